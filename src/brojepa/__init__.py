@@ -1,0 +1,54 @@
+"""brojepa: latent spaces that obey a rule.
+
+JEPA world models whose latent action is a block rotation, after *BRo-JEPA: Learning Modular Transformations in
+Latent Space*, with every baseline of the paper.
+
+>>> import brojepa
+>>> sorted(brojepa.PRESETS)[:2]
+['emnist/bro-mlp-mfr-fixed', 'emnist/bro-mlp-mfr-learned']
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from brojepa.actions import BlockRotation, LatentAction, MLPAction
+    from brojepa.config import Config
+    from brojepa.errors import BrojepaError
+    from brojepa.evaluation import evaluate, evaluate_run
+    from brojepa.groups import Cyclic
+    from brojepa.models import JEPA, Model, Supervised
+    from brojepa.presets import PRESETS, preset
+    from brojepa.runs import Run, load
+    from brojepa.training import train
+    from brojepa.worlds import World, open_world
+
+# Where each public name lives. Imported on first use: torch takes a second, and `brojepa --help` needs none of it.
+_HOME = {
+    "BlockRotation": "actions", "LatentAction": "actions", "MLPAction": "actions",
+    "Config": "config",
+    "BrojepaError": "errors",
+    "evaluate": "evaluation", "evaluate_run": "evaluation",
+    "Cyclic": "groups",
+    "JEPA": "models", "Model": "models", "Supervised": "models",
+    "PRESETS": "presets", "preset": "presets",
+    "Run": "runs", "load": "runs",
+    "train": "training",
+    "World": "worlds", "open_world": "worlds",
+}  # fmt: skip
+__all__ = [
+    "JEPA", "PRESETS", "BlockRotation", "BrojepaError", "Config", "Cyclic", "LatentAction", "MLPAction", "Model",
+    "Run", "Supervised", "World", "evaluate", "evaluate_run", "load", "open_world", "preset", "train",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'brojepa' has no attribute {name!r}")
+    return getattr(import_module(f"brojepa.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

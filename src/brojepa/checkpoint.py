@@ -1,0 +1,104 @@
+"""Files that are whole or not there: atomic JSON, and safetensors that carry their own metadata and checksum.
+
+safetensors runs no code when it is read. A checkpoint is one file, so its tensors and its metadata cannot come
+from different moments; the sha256 over both tells a damaged or edited one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+from brojepa.errors import RunError
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """The whole of data at path, or what was there before."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        try:
+            with open(partial, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}; make room or name another --out, then repeat") from None
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_atomically(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise RunError(f"{path} is damaged ({error}): remove the run directory and train again") from None
+
+
+def save(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+    """Tensors and JSON metadata in one safetensors file, atomically."""
+    tensors = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    text = json.dumps(meta, sort_keys=True)
+    write_atomically(path, to_bytes(tensors, {"meta": text, "sha256": _digest(tensors, text)}))
+
+
+def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `save` wrote, on the CPU."""
+    try:
+        with safe_open(path, "pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
+        whole = header.get("sha256") == _digest(tensors, header.get("meta", ""))
+    except FileNotFoundError:
+        raise RunError(f"no checkpoint at {path}: train the run first") from None
+    except (SafetensorError, OSError) as error:
+        raise _damaged(path, error) from None
+    if not whole:
+        raise _damaged(path, "its checksum does not match")
+    return tensors, json.loads(header["meta"])
+
+
+def _damaged(path: Path, why: object) -> RunError:
+    return RunError(f"{path} is truncated or was changed ({why}): remove the run directory and train again")
+
+
+def _digest(tensors: dict[str, Tensor], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        t = tensors[name]
+        digest.update(f"{name} {t.dtype} {tuple(t.shape)}".encode())
+        digest.update(t.contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """An optimiser's state as named tensors: `<parameter index>.<name>`."""
+    state = optimizer.state_dict()["state"]
+    return {f"{i}.{name}": torch.as_tensor(value) for i, slots in state.items() for name, value in slots.items()}
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        index, name = key.split(".", 1)
+        state.setdefault(int(index), {})[name] = value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def split_by_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors named `prefix.*`, without the prefix."""
+    return {name[len(prefix) + 1 :]: t for name, t in tensors.items() if name.startswith(prefix + ".")}

@@ -1,0 +1,186 @@
+"""Every knob once. `Config` is what a run is a function of, together with a seed.
+
+A frozen dataclass that validates itself. The command line, the presets, `config.json` and the run's hash are
+all read off its fields; nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import types
+from dataclasses import dataclass, field
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from brojepa.errors import RequestError, unknown
+
+Actions = tuple[int, ...]
+ROTATIONS = ("sfr-fixed", "sfr-learned", "mfr-fixed", "mfr-learned")
+
+
+def knob(default: Any, help: str, group: str | None = None) -> Any:
+    return field(default=default, metadata={"help": help, "group": group})
+
+
+@dataclass(frozen=True)
+class Config:
+    """What to learn from, the model, its loss and how it is trained. The defaults are the paper's protocol."""
+
+    world: str = knob("mnist", "mnist, emnist, or a path to your own: a directory of IDX files or an .npz", "world")
+    train_actions: Actions = knob((-1, 1), "actions trained on")
+    test_actions: Actions | None = knob(None, "actions held out for zero-shot; default: all others but 0")
+    validation: int = knob(5000, "training images held out for validation, at most a fifth of them")
+
+    method: Literal["jepa", "supervised"] = knob("jepa", "regress latents, or classify the next state", "model")
+    encoder: Literal["mlp", "cnn", "resnet18"] = knob("mlp", "image -> latent")
+    latent: int = knob(64, "latent dimension; even for rotations")
+    action: Literal[
+        "sfr-fixed", "sfr-learned", "mfr-fixed", "mfr-learned", "additive", "lookup", "linear", "fourier", "hybrid"
+    ] = knob("mfr-fixed", "latent action: single- or multi-frequency rotation, or an MLP with an action embedding")
+    angle_range: Literal["symmetric", "positive"] = knob(
+        "symmetric", "learned angles start in [-2pi, 2pi] (symmetric) or [0, 2pi] (positive)"
+    )
+    lowest_frequency: Literal[0, 1] = knob(0, "fixed multi-frequency starts at this harmonic; 0 in the paper")
+    embedding_scale: float = knob(1.0, "the action number is multiplied by this before it is embedded")
+
+    target: Literal["sampled", "mean", "relaxed"] = knob(
+        "sampled",
+        "what is regressed on: an image of the next state (sampled), the batch mean of that state (mean), or "
+        "running state means relaxed along the training actions (relaxed)",
+        "target",
+    )
+    target_encoder: Literal["ema", "stop-gradient"] = knob("ema", "a slow copy of the encoder, or the encoder itself")
+    ema_decay: float = knob(0.996, "decay of the slow copy")
+    relax_steps: int = knob(20, "relaxation steps for target=relaxed")
+
+    invariance: float = knob(25.0, "weight of the distance to the target", "loss")
+    variance: float = knob(25.0, "weight of the variance term; 0 switches it off")
+    covariance: float = knob(1.0, "weight of the covariance term; 0 switches it off")
+    covariance_scale: Literal["mean", "dim"] = knob(
+        "mean", "covariance term averaged over entries (mean) or summed over D (dim, original VICReg)"
+    )
+    regularise: Literal["predicted", "context"] = knob("predicted", "the latent that variance and covariance act on")
+    consistency: float = knob(0.0, "weight of the composition-consistency loss (makes zero-shot weak)")
+    composed_actions: Actions | None = knob(None, "actions composed by that loss; default: the test actions")
+
+    epochs: int = knob(25, "passes over the training images", "training")
+    batch_size: int = knob(128, "context images a step")
+    every_action: bool = knob(False, "apply every training action to every context image, not one drawn at random")
+    shift: int = knob(0, "augmentation: move each training image by up to this many pixels")
+    lr: float = knob(1e-4, "learning rate of AdamW (its peak for one-cycle)")
+    weight_decay: float = knob(0.01, "weight decay of AdamW; never on angles")
+    angle_lr: float = knob(1.0, "learning rate of learned angles, as a multiple of lr")
+    probe_lr: float = knob(10.0, "learning rate of the probe, as a multiple of lr")
+    schedule: Literal["constant", "one-cycle"] = knob("constant", "learning rate over the run")
+    checkpoint: Literal["best", "last"] = knob("best", "keep the epoch with the lowest validation loss, or the last")
+    precision: Literal["auto", "float32", "bfloat16"] = knob("auto", "of the encoder; auto takes the faster one")
+
+    def __post_init__(self) -> None:
+        for f in dataclasses.fields(self):
+            object.__setattr__(self, f.name, _typed(f.name, getattr(self, f.name)))
+        for name in ("latent", "epochs", "batch_size", "validation"):
+            self._at_least(name, 2 if name in ("batch_size", "latent") else 1)
+        for name in ("relax_steps", "shift", "invariance", "variance", "covariance", "consistency", "weight_decay"):
+            self._at_least(name, 0)
+        for name in ("lr", "angle_lr", "probe_lr"):
+            if not getattr(self, name) > 0:
+                raise RequestError(f"{flag(name)} must be above 0, got {getattr(self, name)}")
+        if not 0 <= self.ema_decay < 1:
+            raise RequestError(f"--ema-decay must be in [0, 1), got {self.ema_decay}")
+        if not self.train_actions:
+            raise RequestError("--train-actions is empty: give at least one action, for example --train-actions=-1,1")
+        both = sorted(set(self.train_actions) & set(self.test_actions or ()))
+        if both:
+            raise RequestError(
+                f"actions {','.join(f'{k:+d}' for k in both)} are in --train-actions and --test-actions: "
+                "an action trained on cannot be zero-shot, take it out of one"
+            )
+        if self.rotates and self.latent % 2:
+            raise RequestError(
+                f"--latent {self.latent} is odd: {self.action} turns pairs of dimensions, use {self.latent + 1}"
+            )
+        if self.target == "relaxed" and not self.rotates:
+            raise RequestError(f"--target relaxed needs a rotation, got --action {self.action}: use {ROTATIONS[2]}")
+        if self.method == "supervised" and self.consistency:
+            raise RequestError("--consistency needs --method jepa: a supervised model has no latent to compose in")
+
+    def _at_least(self, name: str, least: float) -> None:
+        if not getattr(self, name) >= least:
+            raise RequestError(f"{flag(name)} must be at least {least}, got {getattr(self, name)}")
+
+    @property
+    def rotates(self) -> bool:
+        return self.action in ROTATIONS
+
+    def replace(self, **changes: Any) -> Config:
+        """A copy with some knobs changed; an unknown name is an error that names the nearest."""
+        for name in changes:
+            if name not in FIELDS:
+                raise unknown("config value", name, FIELDS)
+        return dataclasses.replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in dataclasses.asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Config:
+        return cls().replace(**values)
+
+    @property
+    def hash(self) -> str:
+        """Eight hex digits that name this config."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:8]
+
+
+TYPES = get_type_hints(Config)
+FIELDS = {f.name: f for f in dataclasses.fields(Config)}
+
+
+def flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def options(name: str) -> tuple | None:
+    """The allowed values of a knob that has a fixed list of them."""
+    return get_args(TYPES[name]) if get_origin(TYPES[name]) is Literal else None
+
+
+def parse(name: str, text: str) -> Any:
+    """The value that a piece of text gives a knob."""
+    kind = TYPES[name]
+    try:
+        if _is_actions(kind):
+            return tuple(int(part) for part in text.split(",") if part.strip())
+        if kind in (int, float):
+            return kind(text)
+    except ValueError:
+        wanted = "integers with commas, as in -1,1" if _is_actions(kind) else f"a number ({kind.__name__})"
+        raise RequestError(f"{flag(name)} {text!r}: expected {wanted}") from None
+    if options(name) == (0, 1):
+        return int(text) if text in ("0", "1") else text
+    return text
+
+
+def _is_actions(kind: Any) -> bool:
+    return kind == Actions or (get_origin(kind) in (Union, types.UnionType) and Actions in get_args(kind))
+
+
+def _typed(name: str, value: Any) -> Any:
+    """The value in the knob's type, or an error that says what is allowed."""
+    kind, allowed = TYPES[name], options(name)
+    if allowed:
+        if value not in allowed or isinstance(value, bool):
+            raise unknown(f"value for {flag(name)}", str(value), map(str, allowed))
+        return value
+    if _is_actions(kind):
+        if value is None and kind != Actions:
+            return None
+        if isinstance(value, (list, tuple)) and all(type(k) is int for k in value):
+            return tuple(value)
+        raise RequestError(f"{flag(name)}: expected a list of integers, got {value!r}")
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise RequestError(f"{flag(name)}: expected {kind.__name__}, got {value!r}")
+    return value

@@ -1,0 +1,110 @@
+"""Encoders: images [batch, channels, height, width] -> latents [batch, dim].
+
+`mlp` and `resnet18` are the paper's; `cnn` is small and fast. All take any image size and any channel count.
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+Shape = tuple[int, int, int]
+
+
+class Pixels(nn.Module):
+    """No encoder: the pixels themselves, flat. The supervised MLP reads these beside the action embedding."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.dim = math.prod(shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(1)
+
+
+class MLP(nn.Module):
+    """Two hidden layers of 256 with ReLU: 784-256-256-64 on MNIST."""
+
+    def __init__(self, shape: Shape, dim: int, hidden: int = 256) -> None:
+        super().__init__()
+        self.dim = dim
+        self.net = nn.Sequential(
+            nn.Flatten(),
+            nn.Linear(math.prod(shape), hidden), nn.ReLU(),
+            nn.Linear(hidden, hidden), nn.ReLU(),
+            nn.Linear(hidden, dim),
+        )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x)
+
+
+def conv(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
+    return nn.Conv2d(inputs, outputs, size, stride, (size - 1) // 2, bias=False)
+
+
+class CNN(nn.Module):
+    """A 4x4 stride-2 stem and three 3x3 convolutions with batch norm, pooled to 3x3 and projected."""
+
+    def __init__(self, shape: Shape, dim: int, widths: tuple[int, int, int, int] = (32, 64, 128, 128)) -> None:
+        super().__init__()
+        self.dim = dim
+        a, b, c, d = widths
+        self.features = nn.Sequential(
+            conv(shape[0], a, 4, 2), nn.BatchNorm2d(a), nn.ReLU(),
+            conv(a, b, 3), nn.MaxPool2d(2, ceil_mode=True), nn.BatchNorm2d(b), nn.ReLU(),
+            conv(b, c, 3), nn.BatchNorm2d(c), nn.ReLU(),
+            conv(c, d, 3), nn.AdaptiveMaxPool2d(3), nn.BatchNorm2d(d), nn.ReLU(),
+        )  # fmt: skip
+        self.project = nn.Linear(9 * d, dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.project(self.features(x).flatten(1))
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions and a skip."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = conv(inputs, outputs, 3, stride), nn.BatchNorm2d(outputs)
+        self.conv2, self.bn2 = conv(outputs, outputs, 3), nn.BatchNorm2d(outputs)
+        self.downsample = None
+        if stride != 1 or inputs != outputs:
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        skip = x if self.downsample is None else self.downsample(x)
+        x = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        return F.relu(self.bn2(self.conv2(x)) + skip, inplace=True)
+
+
+class ResNet18(nn.Module):
+    """ResNet-18 (He et al., 2016) with the paper's 3x3 stride-1 stem and no max-pool.
+
+    Layers are named as torchvision names them, so its weights load with `strict=False` once `conv1` and `fc`,
+    whose shapes differ, are left out.
+    """
+
+    def __init__(self, shape: Shape, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+        self.conv1, self.bn1 = conv(shape[0], 64, 3), nn.BatchNorm2d(64)
+        self.layer1 = nn.Sequential(BasicBlock(64, 64, 1), BasicBlock(64, 64, 1))
+        self.layer2 = nn.Sequential(BasicBlock(64, 128, 2), BasicBlock(128, 128, 1))
+        self.layer3 = nn.Sequential(BasicBlock(128, 256, 2), BasicBlock(256, 256, 1))
+        self.layer4 = nn.Sequential(BasicBlock(256, 512, 2), BasicBlock(512, 512, 1))
+        self.fc = nn.Linear(512, dim)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(x.mean((2, 3)))
+
+
+ENCODERS = {"mlp": MLP, "cnn": CNN, "resnet18": ResNet18}

@@ -1,0 +1,202 @@
+"""Exact evaluation: every image of a split with every action of a set, nothing sampled.
+
+Always in float32 and in chunks, so memory does not grow with images times actions. What is counted is integers;
+accuracies are their ratios.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from brojepa.errors import RequestError
+from brojepa.groups import signed
+from brojepa.models import Model, Supervised, action_sets
+from brojepa.runs import Run
+from brojepa.worlds import Split, open_world
+
+NEIGHBOURS, TEMPERATURE = 20, 0.07
+ROWS = 4096  # latents acted on and classified at once
+SIMILARITIES = 2**22  # entries of the query-by-bank matrix held at once
+GROUP = 128  # bank entries whose best similarity stands for them in the search
+
+
+@dataclass(frozen=True)
+class Latents:
+    """A split after the encoder: latents [count, dim] and states [count]."""
+
+    z: Tensor
+    states: Tensor
+
+    @classmethod
+    def of(cls, model: Model, split: Split) -> Latents:
+        return cls(model.encode(split.images), split.states.to(model.device))
+
+
+def count_right(model: Model, data: Latents, actions: Sequence[int]) -> Tensor:
+    """How many images of each state (row) are predicted right after each action (column): [n, actions]."""
+    right = torch.zeros(model.task.n, len(actions), dtype=torch.long, device=data.z.device)
+    for column, k in enumerate(actions):
+        for z, y in zip(data.z.split(ROWS), data.states.split(ROWS), strict=True):
+            hit = model.classify(model.act(z, k)) == model.group.apply(y, k)
+            right[:, column] += torch.bincount(y[hit], minlength=model.task.n)
+    return right
+
+
+def accuracy(model: Model, data: Latents, actions: Sequence[int]) -> float | None:
+    """Share of right predictions over all images and actions; None for no actions."""
+    return int(count_right(model, data, actions).sum()) / (len(data.z) * len(actions)) if actions else None
+
+
+def rollout_accuracy(model: Model, data: Latents, primitives: Sequence[int], actions: Sequence[int]) -> float | None:
+    """Accuracy when each action is reached by repeating a primitive in latent space.
+
+    None for a supervised model, and where some action is no repetition of a primitive."""
+    plans = [model.group.rollout(k, primitives) for k in actions]
+    if isinstance(model, Supervised) or not actions or None in plans:
+        return None
+    wanted = {(p, steps): k for (p, steps), k in zip(plans, actions, strict=True)}  # type: ignore[misc]
+    right = 0
+    for primitive in sorted({p for p, _ in wanted}):
+        longest = max(steps for p, steps in wanted if p == primitive)
+        for z, y in zip(data.z.split(ROWS), data.states.split(ROWS), strict=True):
+            for steps in range(1, longest + 1):
+                z = model.act(z, primitive)
+                if (primitive, steps) in wanted:
+                    k = wanted[primitive, steps]
+                    right += int((model.classify(z) == model.group.apply(y, k)).sum())
+    return right / (len(data.z) * len(actions))
+
+
+def bank(model: Model, data: Latents, actions: Sequence[int]) -> Latents:
+    """What k-NN looks predicted latents up in.
+
+    JEPA predicts latents of images, so the bank is the training images' latents. A supervised model predicts in a
+    space that only acted-on latents live in, so its bank is those of the training actions."""
+    if not isinstance(model, Supervised):
+        return data
+    z = [torch.cat([model.act(part, k) for part in data.z.split(ROWS)]) for k in actions]
+    return Latents(torch.cat(z), torch.cat([model.group.apply(data.states, k) for k in actions]))
+
+
+def knn_classify(query: Tensor, bank: Latents, n: int) -> Tensor:
+    """States by a vote of the 20 nearest in the bank by cosine, weighted exp(cosine / 0.07): [count].
+
+    The search is exact: the 20 nearest lie in the 20 groups of the bank with the best members, so only those
+    groups are looked into."""
+    z = torch.nn.functional.normalize(bank.z, dim=1)
+    padding = -len(z) % GROUP
+    z = torch.cat((z, z.new_zeros(padding, z.shape[1])))
+    near = min(NEIGHBOURS, len(bank.z))
+    votes = []
+    for rows in torch.nn.functional.normalize(query, dim=1).split(max(1, SIMILARITIES // len(z))):
+        similarity = rows @ z.T
+        if padding:
+            similarity[:, -padding:] = -2
+        groups = similarity.unflatten(1, (-1, GROUP))
+        best = groups.amax(2).topk(min(near, groups.shape[1]), dim=1).indices
+        inside = groups.gather(1, best[..., None].expand(-1, -1, GROUP)).flatten(1)
+        top, place = inside.topk(near, dim=1)
+        index = best.gather(1, place // GROUP) * GROUP + place % GROUP
+        vote = rows.new_zeros(len(rows), n).scatter_add_(1, bank.states[index], (top / TEMPERATURE).exp())
+        votes.append(vote.argmax(1))
+    return torch.cat(votes)
+
+
+def knn_accuracy(model: Model, data: Latents, bank: Latents, actions: Sequence[int]) -> float | None:
+    if not actions:
+        return None
+    right = 0
+    for k in actions:
+        for z, y in zip(data.z.split(ROWS), data.states.split(ROWS), strict=True):
+            found = knn_classify(model.act(z, k), bank, model.task.n)
+            right += int((found == model.group.apply(y, k)).sum())
+    return right / (len(data.z) * len(actions))
+
+
+def spread(z: Tensor) -> tuple[float, float]:
+    """Two signs of collapse: the standard deviation of length-1 latents, scaled so that isotropic latents have 1,
+    and the effective rank, the exponential of the entropy of the normalised singular values (Roy and Vetterli)."""
+    unit = torch.nn.functional.normalize(z, dim=1)
+    deviation = unit.std(0).mean() * z.shape[1] ** 0.5
+    values = torch.linalg.svdvals((z - z.mean(0)).double())
+    share = values / values.sum().clamp(min=1e-30)
+    rank = torch.special.entr(share).sum().exp()
+    return float(deviation), float(rank)
+
+
+class evaluating:
+    """A model as it is measured: eval mode, float32, no gradient; left as it was found."""
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.no_grad = model, torch.no_grad()
+
+    def __enter__(self) -> Model:
+        self.was = self.model.training, self.model.precision
+        self.model.eval()
+        self.model.precision = torch.float32
+        self.no_grad.__enter__()
+        return self.model
+
+    def __exit__(self, *error: object) -> None:
+        self.no_grad.__exit__(*error)
+        self.model.train(self.was[0])
+        self.model.precision = self.was[1]
+
+
+def evaluate(
+    model: Model, train: Split, test: Split, train_actions: Sequence[int], test_actions: Sequence[int]
+) -> dict[str, Any]:
+    """The paper's five accuracies, accuracy per action, and per state and action, as `result.json` has them."""
+    with evaluating(model):
+        fitted, held = Latents.of(model, train), Latents.of(model, test)
+        actions = sorted({*train_actions, *test_actions})
+        right = count_right(model, held, actions)
+        total = torch.bincount(held.states, minlength=model.task.n)
+        per_action = {k: int(count) / len(test) for k, count in zip(actions, right.sum(0), strict=True)}
+        return {
+            "metrics": {
+                "train": accuracy(model, fitted, train_actions),
+                "seen": _mean(per_action, train_actions),
+                "zero_shot": _mean(per_action, test_actions),
+                "rollout": rollout_accuracy(model, held, train_actions, test_actions),
+                "knn": knn_accuracy(model, held, bank(model, fitted, train_actions), test_actions),
+            },
+            "per_action": {signed(k): value for k, value in per_action.items()},
+            "by_state": {
+                "actions": [signed(k) for k in actions],
+                "accuracy": (right.double() / total[:, None]).tolist(),
+            },
+            "chance": 1 / model.task.n,
+        }
+
+
+def _mean(per_action: dict[int, float], actions: Sequence[int]) -> float | None:
+    """Every action is measured on all images, so the mean over actions is the mean over all predictions."""
+    return math.fsum(per_action[k] for k in actions) / len(actions) if actions else None
+
+
+def evaluate_run(path: str | Path, data_dir: str | Path | None = None, device: str = "auto") -> dict[str, Any]:
+    """Evaluate a finished run again, as `result.json` was made: on its own world, or on the images in `data_dir`.
+
+    The images must have the world's shape and number of states.
+    """
+    run = Run(Path(path))
+    model = run.load(device)
+    config, facts = run.config, run.header["world"]
+    name = config.world if data_dir is None or config.world == "emnist" else str(data_dir)
+    world = open_world(name, data_dir if name == "emnist" else None)
+    if (world.n, list(world.shape)) != (facts["states"], facts["shape"]):
+        given, wanted = (f"{n} states, {'x'.join(map(str, s))}" for n, s in ((world.n, world.shape), (model.task.n, model.task.shape)))
+        raise RequestError(f"{name} has {given} images; {run.path} was trained on {wanted}")
+    train, _ = world.train.hold_out(config.validation, world.n, torch.Generator().manual_seed(run.header["seed"]))
+    train_actions, test_actions = action_sets(config, world.n)
+    measured = evaluate(model, train, world.test, train_actions, test_actions)
+    same = all(facts.get(key) == value for key, value in world.source.items())
+    return {"world": world.title, "same_images": same, "zero_shot_kind": model.zero_shot_kind(test_actions), **measured}

@@ -1,0 +1,38 @@
+"""The terms of the loss, as pure functions of latents, rows of [..., dim].
+
+VICReg (Bardes, Ponce and LeCun, 2022): invariance pulls the prediction to its target, variance keeps every
+dimension spread, covariance keeps dimensions from repeating one another.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor
+
+CovarianceScale = Literal["mean", "dim"]
+
+
+def invariance(predicted: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Mean squared difference; `weight` [...] leaves rows out (0) or keeps them (1)."""
+    if weight is None:
+        return (predicted - target).square().mean()
+    return ((predicted - target).square().mean(-1) * weight).sum() / weight.sum().clamp(min=1)
+
+
+def variance(z: Tensor, threshold: float = 1.0, eps: float = 1e-4) -> Tensor:
+    """Hinge on the standard deviation over the batch: mean over dimensions of max(0, threshold - std)."""
+    return (threshold - (z.var(0) + eps).sqrt()).relu().mean()
+
+
+def covariance(z: Tensor, scale: CovarianceScale = "mean") -> Tensor:
+    """Squared off-diagonal entries of the sample covariance over the batch.
+
+    "mean": their mean over the D (D - 1) entries. "dim": their sum over D, as in the original VICReg,
+    which is D - 1 times larger.
+    """
+    z = z - z.mean(0)
+    batch, dim = z.shape
+    cov = z.T @ z / (batch - 1)
+    total = cov.square().sum() - cov.diagonal().square().sum()
+    return total / (dim * (dim - 1) if scale == "mean" else dim)

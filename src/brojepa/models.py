@@ -1,0 +1,286 @@
+"""Models: an encoder, a latent action and a classifier, composed by constructor.
+
+`JEPA` regresses the acted-on latent on a target latent; its probe reads latents without touching them.
+`Supervised` trains the same parts on the label of the next state. Both predict through the same four methods:
+`encode`, `act`, `classify`, `rollout`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from brojepa import losses
+from brojepa.actions import BlockRotation, LatentAction, MLPAction
+from brojepa.config import Config
+from brojepa.encoders import ENCODERS, Pixels
+from brojepa.errors import RequestError
+from brojepa.groups import Cyclic
+from brojepa.targets import BatchMean, Relaxed, Sampled, SlowCopy, Target
+from brojepa.worlds import Batch, World
+
+CHUNK = 1000  # images encoded at once outside training
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a model must know of its world: the group, the image shape and the normalisation."""
+
+    n: int
+    shape: tuple[int, int, int]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    @classmethod
+    def of(cls, world: World) -> Task:
+        return cls(world.n, world.shape, world.mean, world.std)
+
+
+class Model(nn.Module):
+    """Encoder, latent action and classifier of one world. Latents are float32 whatever the encoder computes in.
+
+    `precision` is the dtype of the encoder's arithmetic. `actions_used` remembers which actions training passed
+    to the latent action: a buffer, so that it is saved and needs no synchronisation.
+    """
+
+    def __init__(self, encoder: nn.Module, action: LatentAction, task: Task) -> None:
+        super().__init__()
+        self.task, self.group = task, Cyclic(task.n)
+        self.encoder, self.action = encoder, action
+        self.classifier = nn.Linear(action.out_dim, task.n)
+        self.precision = torch.float32
+        self.pixel_mean = nn.Buffer(255 * torch.tensor(task.mean)[:, None, None])
+        self.pixel_std = nn.Buffer(255 * torch.tensor(task.std)[:, None, None])
+        self.actions_used = nn.Buffer(torch.zeros(2 * task.n - 1, dtype=torch.bool))
+
+    @property
+    def device(self) -> torch.device:
+        return self.pixel_mean.device
+
+    def encode(self, images: Tensor | np.ndarray) -> Tensor:
+        """Images, uint8 (or 0 to 255), [count, h, w] or [count, c, h, w] -> latents [count, dim]."""
+        images = torch.as_tensor(images)
+        if images.ndim == 3:
+            images = images[:, None]
+        if images.ndim != 4 or tuple(images.shape[1:]) != self.task.shape:
+            given, wanted = ("x".join(map(str, s)) for s in (images.shape[1:], self.task.shape))
+            raise RequestError(f"images are {given}, this model reads {wanted} (channels x height x width)")
+        return self._in_chunks(self.encoder, images)
+
+    def act(self, z: Tensor, k: Tensor | int) -> Tensor:
+        """Latents [..., dim] after action k, an integer or a tensor that broadcasts to [...]."""
+        return self.action.act(z, k)
+
+    def classify(self, z: Tensor) -> Tensor:
+        """The state that each latent [..., dim] shows, [...]."""
+        return self.classifier(z).argmax(-1)
+
+    def rollout(self, z: Tensor, k: int, steps: int) -> Tensor:
+        """Latents after 0, 1, ..., steps times action k: [steps + 1, ..., dim]."""
+        path = [z]
+        for _ in range(steps):
+            path.append(self.act(path[-1], k))
+        return torch.stack(path)
+
+    def embed(self, encoder: nn.Module, images: Tensor) -> Tensor:
+        """uint8 images through an encoder in the model's precision, latents float32."""
+        x = ((images.float() - self.pixel_mean) / self.pixel_std).contiguous(memory_format=torch.channels_last)
+        with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=self.precision is torch.bfloat16):
+            return encoder(x).float()
+
+    def _in_chunks(self, encoder: nn.Module, images: Tensor) -> Tensor:
+        return torch.cat([self.embed(encoder, part.to(self.device)) for part in images.split(CHUNK)])
+
+    def predict(self, z: Tensor, k: Tensor) -> Tensor:
+        """`act` as training calls it: remembers the actions."""
+        if self.training:
+            self.actions_used[k.flatten() + self.task.n - 1] = True
+        return self.action.act(z, k)
+
+    def objective(self, batch: Batch) -> dict[str, Tensor]:
+        """Named terms of the loss on a batch; "loss" is what is minimised, "probe" trains the probe beside it."""
+        raise NotImplementedError
+
+    def target_latents(self, images: Tensor) -> Tensor:
+        """Latents that predictions are regressed on; the encoder's own where there is no target encoder."""
+        return self.encode(images)
+
+    def validate(self, z: Tensor, z_target: Tensor, batch: Batch) -> Tensor:
+        """The loss on latents of the batch's context images, z [batch, dim], and of its targets."""
+        raise NotImplementedError
+
+    def after_step(self) -> None:
+        """Called once the optimiser has stepped."""
+
+    def zero_shot_kind(self, test_actions: Sequence[int]) -> str:
+        """"strict" where training never passed a test action to the latent action, "weak" where it did, or "none"."""
+        if not test_actions:
+            return "none"
+        used = self.actions_used.tolist()
+        return "weak" if any(used[k + self.task.n - 1] for k in test_actions) else "strict"
+
+
+class Supervised(Model):
+    """Classifies the next state with cross-entropy; the gradient runs through classifier, action and encoder."""
+
+    def objective(self, batch: Batch) -> dict[str, Tensor]:
+        return {"loss": self._loss(self.embed(self.encoder, batch.images), batch)}
+
+    def validate(self, z, z_target, batch):
+        return self._loss(z, batch)
+
+    def _loss(self, z: Tensor, batch: Batch) -> Tensor:
+        logits = self.classifier(self.predict(z[:, None], batch.k))
+        return F.cross_entropy(logits.flatten(0, 1), batch.next_states.flatten())
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Weights and choices of JEPA's loss. `composed` are the actions of the composition-consistency term."""
+
+    invariance: float = 25.0
+    variance: float = 25.0
+    covariance: float = 1.0
+    covariance_scale: losses.CovarianceScale = "mean"
+    regularise: str = "predicted"
+    consistency: float = 0.0
+    composed: tuple[int, ...] = ()
+    primitives: tuple[int, ...] = ()
+
+
+class JEPA(Model):
+    """Joint-embedding prediction: act(encode(context), k) is regressed on the target latent of the next state.
+
+    target: how targets are made of latents; slow: the target encoder, or None to stop the gradient instead.
+    """
+
+    def __init__(
+        self, encoder: nn.Module, action: LatentAction, task: Task, target: Target, slow: SlowCopy | None,
+        weights: Objective,
+    ) -> None:
+        super().__init__(encoder, action, task)
+        self.target, self.slow, self.weights = target, slow, weights
+        self.plans = {k: self.group.rollout(k, weights.primitives) for k in weights.composed}
+        if None in self.plans.values():
+            k = next(k for k, plan in self.plans.items() if plan is None)
+            raise RequestError(f"--composed-actions: {k:+d} cannot be reached by repeating a training action")
+
+    def objective(self, batch: Batch) -> dict[str, Tensor]:
+        z = self.embed(self.encoder, batch.images)
+        with torch.no_grad():
+            if batch.targets is not None:
+                z_target = self.embed(self._target_encoder, batch.targets).unflatten(0, batch.k.shape)
+            elif self.slow is None:
+                z_target = z.detach()
+            else:
+                z_target = self.embed(self.slow.net, batch.images)
+        return self._terms(z, z_target, batch)
+
+    def target_latents(self, images: Tensor) -> Tensor:
+        return self._in_chunks(self._target_encoder, images)
+
+    def validate(self, z, z_target, batch):
+        return self._terms(z, z_target, batch)["loss"]
+
+    def after_step(self) -> None:
+        if self.slow is not None:
+            self.slow.follow(self.encoder)
+
+    @property
+    def _target_encoder(self) -> nn.Module:
+        return self.encoder if self.slow is None else self.slow.net
+
+    def _terms(self, z: Tensor, z_target: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """z [batch, dim]; z_target as `Target` wants it."""
+        w = self.weights
+        predicted = self.predict(z[:, None], batch.k)
+        with torch.no_grad():
+            goal, weight = self.target(z_target, batch.states, batch.next_states, self.action.angles)
+        flat = predicted.flatten(0, 1)
+        regularised = flat if w.regularise == "predicted" else z
+        terms = {"invariance": losses.invariance(predicted, goal, weight)}
+        if w.variance:
+            terms["variance"] = losses.variance(regularised)
+        if w.covariance:
+            terms["covariance"] = losses.covariance(regularised, w.covariance_scale)
+        if w.consistency:
+            terms["consistency"] = self._consistency(z.detach())
+        loss = sum(getattr(w, name) * term for name, term in terms.items())
+        probe = F.cross_entropy(self.classifier(flat.detach()), batch.next_states.flatten())
+        return {"loss": loss, **terms, "probe": probe}
+
+    def _consistency(self, z: Tensor) -> Tensor:
+        """Acting once with a composed action must land where repeating its primitive lands.
+
+        The repeated side is the target and carries no gradient, and neither does z: the term shapes the action
+        alone. With gradients through the repetition, or into the encoder, training diverges."""
+        paths: dict[int, list[Tensor]] = {}
+        with torch.no_grad():
+            for primitive in {p for p, _ in self.plans.values()}:
+                paths[primitive] = [z]
+                for _ in range(max(steps for p, steps in self.plans.values() if p == primitive)):
+                    k = torch.full(z.shape[:1], primitive, device=z.device)
+                    paths[primitive].append(self.predict(paths[primitive][-1], k))
+        goal = torch.stack([paths[p][steps] for p, steps in self.plans.values()], 1)
+        composed = torch.tensor(list(self.plans), device=z.device).expand(len(z), -1)
+        return losses.invariance(self.predict(z[:, None], composed), goal)
+
+
+def build(config: Config, task: Task, generator: torch.Generator) -> Model:
+    """The model that a config describes, with weights drawn from the generator's seed."""
+    n = task.n
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+        by_pixels = config.method == "supervised" and config.encoder == "mlp" and not config.rotates
+        encoder = Pixels(task.shape) if by_pixels else ENCODERS[config.encoder](task.shape, config.latent)
+        if config.encoder != "mlp":
+            encoder = encoder.to(memory_format=torch.channels_last)
+        action = _action(config, encoder.dim, n)
+        if config.method == "supervised":
+            return Supervised(encoder, action, task)
+        slow = SlowCopy(encoder, config.ema_decay) if config.target_encoder == "ema" else None
+        return JEPA(encoder, action, task, _target(config, n), slow, _objective(config, n))
+
+
+def _action(config: Config, dim: int, n: int) -> LatentAction:
+    if config.action == "sfr-fixed":
+        return BlockRotation.single(dim, n)
+    if config.action == "mfr-fixed":
+        return BlockRotation.multi(dim, n, config.lowest_frequency)
+    if config.rotates:
+        return BlockRotation.random(dim, shared=config.action == "sfr-learned", range=config.angle_range)
+    return MLPAction(dim, n, config.action, out_dim=config.latent, scale=config.embedding_scale)
+
+
+def _target(config: Config, n: int) -> Target:
+    if config.target == "sampled":
+        return Sampled()
+    if config.target == "mean":
+        return BatchMean(n)
+    return Relaxed(n, config.latent, config.train_actions, config.relax_steps)
+
+
+def _objective(config: Config, n: int) -> Objective:
+    _, test_actions = action_sets(config, n)
+    composed = test_actions if config.composed_actions is None else config.composed_actions
+    return Objective(
+        **{name: getattr(config, name) for name in ("invariance", "variance", "covariance", "consistency")},
+        covariance_scale=config.covariance_scale,
+        regularise=config.regularise,
+        composed=Cyclic(n).check(composed, "--composed-actions") if config.consistency else (),
+        primitives=config.train_actions,
+    )
+
+
+def action_sets(config: Config, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The training and the test actions of a config in a world of n states."""
+    group = Cyclic(n)
+    train = group.check(config.train_actions, "--train-actions")
+    if config.test_actions is None:
+        return train, tuple(k for k in group.actions if k not in train)
+    return train, group.check(config.test_actions, "--test-actions")

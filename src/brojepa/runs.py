@@ -1,0 +1,141 @@
+"""A run directory, `<out>/<world>/<preset or hash>/seed-<n>/`, where files are the truth.
+
+config.json env.json metrics.jsonl model.safetensors state/ result.json figures/
+`result.json` is written last: its presence means done. Only one process at a time works on a run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+
+from brojepa import checkpoint
+from brojepa.config import Config
+from brojepa.devices import choose_device
+from brojepa.errors import RequestError, RunError
+from brojepa.models import Model, Task, build
+from brojepa.presets import PRESETS
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run by its directory."""
+
+    path: Path
+
+    @classmethod
+    def locate(cls, out: str | Path, config: Config, preset: str | None, seed: int) -> Run:
+        """Where the run of a config and a seed lives; a preset with nothing changed has its own name."""
+        if preset is not None and PRESETS[preset] == config:
+            return cls(Path(out) / preset / f"seed-{seed}")
+        return cls(Path(out) / Path(config.world).stem / config.hash / f"seed-{seed}")
+
+    @property
+    def config_file(self) -> Path:
+        return self.path / "config.json"
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def model_file(self) -> Path:
+        return self.path / "model.safetensors"
+
+    @property
+    def state_file(self) -> Path:
+        return self.path / "state" / "latest.safetensors"
+
+    @property
+    def result_file(self) -> Path:
+        return self.path / "result.json"
+
+    @property
+    def done(self) -> bool:
+        return self.result_file.is_file()
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What `result.json` says."""
+        if not self.done:
+            raise RunError(f"{self.path} has no result.json: the run is not finished, train it to the end first")
+        return checkpoint.read_json(self.result_file)
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """What `config.json` says: config, seed, preset, and the world's facts."""
+        if not self.config_file.is_file():
+            raise RequestError(f"{self.path} is not a run directory: it has no config.json")
+        return checkpoint.read_json(self.config_file)
+
+    @property
+    def config(self) -> Config:
+        return Config.from_dict(self.header["config"])
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The epochs so far, one dictionary each."""
+        if not self.metrics_file.is_file():
+            return []
+        return [json.loads(line) for line in self.metrics_file.read_text().splitlines()]
+
+    def write_metrics(self, rows: list[dict[str, Any]]) -> None:
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        checkpoint.write_atomically(self.metrics_file, text.encode())
+
+    def load(self, device: str = "auto") -> Model:
+        """The trained model, ready to predict."""
+        header = self.header
+        world = header["world"]
+        task = Task(world["states"], tuple(world["shape"]), tuple(world["mean"]), tuple(world["std"]))
+        model = build(self.config, task, torch.Generator())
+        tensors, _ = checkpoint.load(self.model_file)
+        try:
+            model.load_state_dict({**model.state_dict(), **tensors})
+        except RuntimeError:
+            raise RunError(f"{self.model_file} does not fit {self.config_file}: remove {self.path} and train again") from None
+        return model.to(choose_device(device)).eval()
+
+    @contextmanager
+    def claim(self) -> Iterator[None]:
+        """Hold the run for this process; an error if another one does."""
+        lock = FileLock(self.state_file.parent / "lock", timeout=0)
+        try:
+            self.state_file.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except Timeout:
+            raise RunError(f"{self.path} is being trained by another process: wait for it, or choose another --out") from None
+        except OSError as error:
+            raise RunError(f"cannot write to {self.path}: {error.strerror}; name another place with --out") from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def check(self, header: dict[str, Any]) -> None:
+        """An error if config.json is there and describes another run than the parts given."""
+        if self.config_file.is_file():
+            here = self.header
+            for part, wanted in header.items():
+                if here.get(part) != wanted:
+                    difference = _difference(part, here.get(part), wanted)
+                    raise RequestError(f"{self.path} holds another run ({difference}): choose another --out")
+
+
+def _difference(part: str, here: Any, wanted: Any) -> str:
+    if isinstance(here, dict) and isinstance(wanted, dict):
+        name = next(key for key in {**here, **wanted} if here.get(key) != wanted.get(key))
+        return f"{part} {name} is {here.get(name)} there and {wanted.get(name)} here"
+    return f"{part} is {here} there and {wanted} here"
+
+
+def load(path: str | Path, device: str = "auto") -> Model:
+    """The model of a run directory, ready to predict: `encode`, `act`, `classify`, `rollout`."""
+    return Run(Path(path)).load(device)

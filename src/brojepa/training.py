@@ -1,0 +1,328 @@
+"""Training: one loop, readable top to bottom, whose whole state is in the checkpoint.
+
+A run is a pure function of config and seed: every random number comes from one generator, and an epoch is drawn
+at its start, so a run cut at any step goes on exactly where it was.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from brojepa import checkpoint, devices, evaluation
+from brojepa.config import Config
+from brojepa.errors import Interrupted, RunError
+from brojepa.models import JEPA, Model, Task, action_sets, build
+from brojepa.presets import RECOMMENDED, preset
+from brojepa.progress import Reporter, Silent
+from brojepa.runs import Run
+from brojepa.worlds import Transitions, World, open_world
+
+CHECK_EVERY = 100  # steps between looks at whether the loss is finite
+SAVE_EVERY = 120.0  # seconds between checkpoints within an epoch
+COLLAPSED = 0.1  # below this share of an isotropic spread, or of two dimensions' rank, latents are called collapsed
+
+
+def train(
+    config: str | Config = RECOMMENDED,
+    *,
+    seed: int = 0,
+    out: str | Path = "runs",
+    data_dir: str | Path | None = None,
+    device: str = "auto",
+    reporter: Reporter | None = None,
+    name: str | None = None,
+) -> Run:
+    """Train a preset or a config with one seed; the finished run.
+
+    A finished run is returned as it is, an interrupted one is resumed. `name` is the preset a config came from: it
+    names the directory where nothing was changed.
+    """
+    if isinstance(config, str):
+        name, config = config, preset(config)
+    reporter = reporter or Silent()
+    run = Run.locate(out, config, name, seed)
+    with run.claim():
+        run.check({"config": config.to_dict(), "seed": seed})
+        if run.done:
+            reporter.already_done(run)
+            return run
+        world = open_world(config.world, data_dir)
+        training = Training(run, config, seed, world, devices.place(config, device), reporter, name)
+        with Signals() as signals:
+            training.fit(signals)
+            signals.at_once = True
+            training.finish()
+    return run
+
+
+class Signals:
+    """SIGINT and SIGTERM while a run is on: remembered, so that the loop stops between two steps, or raised
+    where `at_once` is set or on the second one."""
+
+    def __init__(self) -> None:
+        self.requested, self.at_once = False, False
+        self.handlers: dict[int, Any] = {}
+
+    def __enter__(self) -> Signals:
+        if threading.current_thread() is threading.main_thread():
+            self.handlers = {s: signal.signal(s, self._handle) for s in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def _handle(self, *_: object) -> None:
+        if self.at_once or self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.handlers.items():
+            signal.signal(number, handler)
+
+
+class Training:
+    """One run in progress: model, optimiser, generator, and how far it has come."""
+
+    def __init__(
+        self, run: Run, config: Config, seed: int, world: World, placement: devices.Placement, reporter: Reporter,
+        name: str | None,
+    ) -> None:
+        self.run, self.config, self.seed, self.reporter, self.name = run, config, seed, reporter, name
+        self.world, self.placement = world, placement
+        self.train_actions, self.test_actions = action_sets(config, world.n)
+        self.generator = torch.Generator().manual_seed(seed)
+        train, held = world.train.hold_out(config.validation, world.n, self.generator)
+        self.train_split, self.held = train.to(placement.device), held.to(placement.device)
+        self.model = build(config, Task.of(world), self.generator).to(placement.device)
+        self.model.precision = placement.precision
+        self.optimizer, self.rates = _optimizer(self.model, config)
+
+        jepa = isinstance(self.model, JEPA)
+        kind = {"every_action": config.every_action, "with_targets": jepa and self.model.target.of_next_state}
+        self.transitions = Transitions(
+            self.train_split, world.group, self.train_actions, shift=config.shift, **kind
+        )
+        validation = Transitions(self.held, world.group, self.train_actions, **kind)
+        self.validation_draw = validation.draw(self.generator)
+        self.validation_batch = validation.batch(self.validation_draw, 0, len(self.held))
+
+        self.batch_size = min(config.batch_size, len(self.train_split))
+        self.steps = len(self.train_split) // self.batch_size
+        self.epoch, self.step, self.seconds = 0, 0, 0.0
+        self.term_names: list[str] = []
+        self.log = torch.zeros(0)
+        self.rows: list[dict[str, Any]] = []
+        self.epoch_start = self.generator.get_state()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Write what a run directory starts with, or take up the state that is there."""
+        header = {
+            "preset": self.name,
+            "seed": self.seed,
+            "config": self.config.to_dict(),
+            "world": {
+                "name": self.world.name, "states": self.world.n, "shape": list(self.world.shape),
+                "mean": list(self.world.mean), "std": list(self.world.std), **self.world.source,
+            },
+        }  # fmt: skip
+        self.run.check({"world": header["world"]})
+        if not self.run.config_file.is_file():
+            checkpoint.write_json(self.run.config_file, header)
+        checkpoint.write_json(self.run.path / "env.json", devices.environment(self.placement))
+        resumed = self.run.state_file.is_file()
+        if resumed:
+            self._restore()
+        self.reporter.started(self, resumed)
+
+    def fit(self, signals: Signals) -> None:
+        """Epochs from where the run stands to the end."""
+        last_save = time.monotonic()
+        while self.epoch < self.config.epochs:
+            self.epoch_start = self.generator.get_state()
+            draw = self.transitions.draw(self.generator)
+            self.model.train()
+            begun, first = time.monotonic(), self.step
+            while self.step < self.steps:
+                start = self.step * self.batch_size
+                self._train_step(self.transitions.batch(draw, start, start + self.batch_size))
+                self.step += 1
+                if self.step % CHECK_EVERY == 0:
+                    self._check_finite()
+                self.reporter.progress(self)
+                if signals.requested or time.monotonic() - last_save > SAVE_EVERY:
+                    self.seconds += time.monotonic() - begun
+                    self._check_finite()
+                    self._save()
+                    begun = last_save = time.monotonic()
+                if signals.requested:
+                    raise Interrupted(f"stopped at epoch {self.epoch + 1}, step {self.step}; the same command resumes it")
+            self._check_finite()
+            taken = time.monotonic() - begun
+            self._finish_epoch((self.step - first) * self.batch_size / max(taken, 1e-9))
+            self.seconds += time.monotonic() - begun
+            self._save()
+            last_save = time.monotonic()
+            if signals.requested and self.epoch < self.config.epochs:
+                raise Interrupted(f"stopped after epoch {self.epoch}; the same command resumes it")
+
+    def _train_step(self, batch) -> None:
+        factor = _schedule(self.config.schedule, self.epoch * self.steps + self.step, self.config.epochs * self.steps)
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = rate * factor
+        terms = self.model.objective(batch)
+        self.optimizer.zero_grad()
+        (terms["loss"] + terms.get("probe", 0)).backward()
+        self.optimizer.step()
+        self.model.after_step()
+        if not len(self.log):
+            self.term_names = list(terms)
+            self.log = torch.zeros(self.steps, len(terms), device=self.placement.device)
+        self.log[self.step] = torch.stack([t.detach() for t in terms.values()])
+
+    def _check_finite(self) -> None:
+        """Stop at the first step whose terms are not all finite; what is on disk is from before it."""
+        bad = (~self.log[: self.step].isfinite().all(1)).nonzero()
+        if len(bad):
+            step = int(bad[0])
+            terms = ", ".join(f"{n} {v:.4g}" for n, v in zip(self.term_names, self.log[step].tolist(), strict=True))
+            raise RunError(
+                f"the loss is not finite at epoch {self.epoch + 1}, step {step + 1} ({terms}); the last good "
+                f"checkpoint is kept in {self.run.path}; try a smaller --lr or other loss weights"
+            )
+
+    def _finish_epoch(self, images_per_second: float) -> None:
+        """Validate, write the epoch's row, keep the model if it is the best so far."""
+        row = {"epoch": self.epoch + 1, "step": (self.epoch + 1) * self.steps}
+        row |= dict(zip(self.term_names, self.log.double().mean(0).tolist(), strict=True))
+        row |= self._validate()
+        if not math.isfinite(row["validation_loss"]):
+            raise RunError(f"the validation loss is not finite after epoch {self.epoch + 1}; try a smaller --lr")
+        if self.model.action.learned_angles:
+            row["angles"] = self.model.action.theta.tolist()
+        row["images_per_second"] = images_per_second
+        best = min((r["validation_loss"] for r in self.rows), default=math.inf)
+        if self.config.checkpoint == "last" or row["validation_loss"] < best:
+            kept = {"epoch": row["epoch"], "validation_loss": row["validation_loss"]}
+            checkpoint.save(self.run.model_file, predicting_state(self.model), kept)
+        self.rows.append(row)
+        self.run.write_metrics(self.rows)
+        self.epoch, self.step, self.log = self.epoch + 1, 0, torch.zeros(0)
+        self.reporter.epoch(self, row)
+        if row["latent_std"] < COLLAPSED or row["effective_rank"] < 1 + COLLAPSED:
+            self.reporter.warning(
+                f"the latents are collapsing (spread {row['latent_std']:.3f} of 1, effective rank "
+                f"{row['effective_rank']:.1f} of {self.config.latent}): raise --variance, or lower --invariance"
+            )
+
+    @torch.no_grad()
+    def _validate(self) -> dict[str, Any]:
+        model = self.model.eval()
+        z = model.encode(self.held.images)
+        draw = self.validation_draw
+        z_target = model.target_latents(self.held.images)[draw.context if draw.target is None else draw.target]
+        loss = model.validate(z[draw.context], z_target, self.validation_batch)
+        data = evaluation.Latents(z, self.held.states)
+        deviation, rank = evaluation.spread(z)
+        return {
+            "validation_loss": float(loss),
+            "seen": evaluation.accuracy(model, data, self.train_actions),
+            "zero_shot": evaluation.accuracy(model, data, self.test_actions),
+            "latent_std": deviation,
+            "effective_rank": rank,
+        }
+
+    def _save(self) -> None:
+        """Everything that exact resume needs, in one file."""
+        tensors = {
+            **{f"model.{name}": t for name, t in self.model.state_dict().items()},
+            **{f"optimizer.{name}": t for name, t in checkpoint.optimizer_tensors(self.optimizer).items()},
+            "generator": self.epoch_start if self.step else self.generator.get_state(),
+            "log": self.log,
+        }
+        meta = {
+            "epoch": self.epoch, "step": self.step, "seconds": self.seconds, "terms": self.term_names,
+            "rows": self.rows,
+        }  # fmt: skip
+        checkpoint.save(self.run.state_file, tensors, meta)
+
+    def _restore(self) -> None:
+        tensors, meta = checkpoint.load(self.run.state_file)
+        self.model.load_state_dict(checkpoint.split_by_prefix(tensors, "model"))
+        checkpoint.restore_optimizer(self.optimizer, checkpoint.split_by_prefix(tensors, "optimizer"))
+        self.generator.set_state(tensors["generator"])
+        self.log = tensors["log"].to(self.placement.device)
+        self.epoch, self.step, self.seconds = meta["epoch"], meta["step"], meta["seconds"]
+        self.term_names, self.rows = meta["terms"], meta["rows"]
+        self.run.write_metrics(self.rows)
+
+    def finish(self) -> None:
+        """Evaluate the kept model exactly and write `result.json`."""
+        begun = time.monotonic()
+        self.reporter.evaluating(self)
+        tensors, kept = checkpoint.load(self.run.model_file)
+        self.model.load_state_dict(tensors, strict=False)
+        measured = evaluation.evaluate(
+            self.model, self.train_split, self.world.test.to(self.placement.device), self.train_actions, self.test_actions
+        )
+        images = self.config.epochs * self.steps * self.batch_size
+        angles = self.model.action.angles
+        result = {
+            "preset": self.name,
+            "world": self.world.name,
+            "split": self.world.source.get("split"),
+            "seed": self.seed,
+            "config_hash": self.config.hash,
+            "epochs": self.config.epochs,
+            "kept_epoch": kept["epoch"],
+            "target": f"relaxed {self.config.relax_steps} steps" if self.config.target == "relaxed" else self.config.target,
+            "seconds": self.seconds,
+            "evaluation_seconds": time.monotonic() - begun,
+            "images_per_second": images / self.seconds,
+            "zero_shot_kind": self.model.zero_shot_kind(self.test_actions),
+            **measured,
+            "angles": None if angles is None else angles.tolist(),
+            "validation_loss": kept["validation_loss"],
+            "parameters": sum(p.numel() for p in predicting_parameters(self.model)),
+        }
+        checkpoint.write_json(self.run.result_file, result)
+        self.reporter.finished(self, result)
+
+
+def predicting_state(model: Model) -> dict[str, Tensor]:
+    """The tensors that prediction needs: all but the target encoder and running targets."""
+    return {n: t for n, t in model.state_dict().items() if not n.startswith(("slow.", "target."))}
+
+
+def predicting_parameters(model: Model) -> list[nn.Parameter]:
+    return [p for n, p in model.named_parameters() if not n.startswith("slow.")]
+
+
+def _schedule(kind: str, step: int, total: int) -> float:
+    """Learning rate at a step as a share of its peak: constant, or up over the first 20 % and down to 0."""
+    if kind == "constant":
+        return 1.0
+    at = (step + 1) / total
+    return at / 0.2 if at < 0.2 else (1 - step / total) / 0.8
+
+
+def _optimizer(model: Model, config: Config) -> tuple[torch.optim.AdamW, list[float]]:
+    """AdamW over three groups, weights, angles (no decay) and probe, and the peak rate of each."""
+    probe = list(model.classifier.parameters()) if isinstance(model, JEPA) else []
+    angles = [model.action.theta] if model.action.learned_angles else []
+    apart = {id(p) for p in (*probe, *angles)}
+    weights = [p for p in model.parameters() if p.requires_grad and id(p) not in apart]
+    groups = [
+        ({"params": weights, "weight_decay": config.weight_decay}, config.lr),
+        ({"params": angles, "weight_decay": 0.0}, config.lr * config.angle_lr),
+        ({"params": probe, "weight_decay": config.weight_decay}, config.lr * config.probe_lr),
+    ]
+    groups = [(group, rate) for group, rate in groups if group["params"]]
+    fused = model.device.type in ("cpu", "cuda")
+    return torch.optim.AdamW([group for group, _ in groups], lr=config.lr, fused=fused), [rate for _, rate in groups]

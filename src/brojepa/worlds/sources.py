@@ -1,0 +1,167 @@
+"""Where worlds come from: the bundled MNIST, EMNIST letters on disk, and your own files.
+
+MNIST's and EMNIST's four IDX files share one reader; EMNIST's names mean EMNIST's conventions (images stored
+transposed, labels counted from 1).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from brojepa.errors import RequestError, unknown
+from brojepa.worlds import idx
+from brojepa.worlds.world import World
+
+PARTS = ("train images", "train labels", "test images", "test labels")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Four file names and the conventions that go with them."""
+
+    files: tuple[str, str, str, str]
+    transposed: bool
+    first_label: int
+
+
+MNIST = Layout(
+    ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
+    transposed=False,
+    first_label=0,
+)
+EMNIST = Layout(
+    (
+        "emnist-letters-train-images-idx3-ubyte",
+        "emnist-letters-train-labels-idx1-ubyte",
+        "emnist-letters-test-images-idx3-ubyte",
+        "emnist-letters-test-labels-idx1-ubyte",
+    ),
+    transposed=True,
+    first_label=1,
+)
+BUNDLED = Path(__file__).parent / "mnist"
+LETTERS = 26
+
+# sha256 over the sha256 sums of the four unpacked files, in the order of PARTS
+MNIST_SHA256 = "c65580678af93f1ea48c2c0d01d543ec89307c6b8a0eb7ca542d7c18c5f4c681"
+REBUILT_SHA256 = "38c0dacdfbb7568132324ff6071a6f73b710392361f808dd4a0c5661309e0839"
+
+
+def known_split(counts: dict[str, int], sha256: str) -> str:
+    """The name of an EMNIST letters split: official by its counts, rebuilt by its hash, or other."""
+    if sha256 == REBUILT_SHA256:
+        return "rebuilt"
+    return "official" if counts == {"train": 124_800, "test": 20_800} else "other"
+
+
+def cache_dir() -> Path:
+    """Where `brojepa data fetch` puts files when it is not told."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brojepa"
+
+
+def search_path(data_dir: str | Path | None) -> list[Path]:
+    """The directories in which EMNIST is looked for, best first."""
+    given = data_dir or os.environ.get("BROJEPA_DATA")
+    base = Path(given).expanduser() if given else cache_dir()
+    return [base, base / "emnist-letters", base / "emnist", base / "EMNIST" / "raw"]
+
+
+def open_world(name: str, data_dir: str | Path | None = None) -> World:
+    """The world called `mnist` or `emnist`, or the one at a path (a directory of IDX files, or an .npz)."""
+    if name == "mnist":
+        if data_dir:
+            raise RequestError("mnist is bundled and needs no --data-dir; for your own images use --world PATH")
+        world = _from_directory("mnist", BUNDLED, MNIST, n=10)
+        if world.source["sha256"] != MNIST_SHA256:
+            raise RequestError(f"the bundled MNIST in {BUNDLED} was changed: install brojepa again")
+        return world
+    if name == "emnist":
+        return _emnist(data_dir)
+    path = Path(name).expanduser()
+    if path.is_dir():
+        layouts = [layout for layout in (MNIST, EMNIST) if any(_find(path, f) for f in layout.files)]
+        if not layouts:
+            raise RequestError(f"{path} holds no IDX files: put {', '.join(MNIST.files)} there, plain or .gz")
+        return _from_directory(path.name, path, layouts[0])
+    if path.is_file():
+        return _from_npz(path)
+    if os.sep in name or path.suffix:
+        raise RequestError(f"no world at {name}: give a directory of IDX files or an .npz with images and labels")
+    raise unknown("world", name, ["mnist", "emnist"])
+
+
+def _emnist(data_dir: str | Path | None) -> World:
+    places = search_path(data_dir)
+    for place in places:
+        if any(_find(place, f) for f in EMNIST.files):
+            return _from_directory("emnist", place, EMNIST, n=LETTERS)
+    raise RequestError(
+        f"EMNIST letters not found in {places[0]}: run 'brojepa data fetch emnist', or put "
+        f"{', '.join(EMNIST.files)} (plain or .gz) in a directory and name it with --data-dir or BROJEPA_DATA"
+    )
+
+
+def _find(directory: Path, name: str) -> Path | None:
+    for path in (directory / name, directory / f"{name}.gz"):
+        if path.is_file():
+            return path
+    return None
+
+
+def _from_directory(name: str, directory: Path, layout: Layout, n: int | None = None) -> World:
+    arrays, sums = [], []
+    for part, file in zip(PARTS, layout.files, strict=True):
+        path = _find(directory, file)
+        if path is None:
+            raise RequestError(f"{directory} lacks the {part}: {file} (plain or .gz)")
+        array, sha256 = idx.read(path)
+        if array.ndim != 1 and "labels" in part or array.ndim < 3 and "images" in part:
+            raise RequestError(f"{path} holds {array.ndim}-dimensional data, not {part}: are two files swapped?")
+        arrays.append(array)
+        sums.append(sha256)
+    if layout.transposed:
+        arrays[0::2] = [a.swapaxes(1, 2) for a in arrays[0::2]]
+    if layout.first_label:
+        for path, labels in zip(layout.files[1::2], arrays[1::2], strict=True):
+            if labels.size and labels.min() < layout.first_label:
+                raise RequestError(f"{directory / path}: label 0 found, EMNIST letters are labelled from 1")
+        arrays[1::2] = [a.astype(np.int64) - layout.first_label for a in arrays[1::2]]
+    sha256 = hashlib.sha256("".join(sums).encode()).hexdigest()
+    world = World.from_arrays(name, (arrays[0], arrays[1]), (arrays[2], arrays[3]), n=n, source={"sha256": sha256})
+    if name == "emnist":
+        world.source["split"] = known_split(world.source["images"], sha256)
+    return world
+
+
+def _from_npz(path: Path) -> World:
+    """images, labels, and test_images, test_labels; without the latter every fifth image of a state is for test."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            data = {key: file[key] for key in file.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+        raise RequestError(f"{path} is not a readable .npz file ({error})") from None
+    missing = [key for key in ("images", "labels") if key not in data]
+    if missing:
+        raise RequestError(f"{path} lacks {' and '.join(missing)}: it holds {', '.join(data) or 'nothing'}")
+    digest = hashlib.sha256()
+    for key in sorted(data):
+        digest.update(key.encode() + np.ascontiguousarray(data[key]).tobytes())
+    images, labels = data["images"], data["labels"]
+    if len(images) != len(labels) or labels.ndim != 1:
+        raise RequestError(f"{path}: {images.shape} images but {labels.shape} labels, need one label an image")
+    if "test_images" in data and "test_labels" in data:
+        train, test = (images, labels), (data["test_images"], data["test_labels"])
+    else:
+        order = labels.argsort(kind="stable")
+        rank = np.empty(len(labels), np.int64)
+        _, starts, sizes = np.unique(labels[order], return_index=True, return_counts=True)
+        rank[order] = np.arange(len(labels)) - np.repeat(starts, sizes)
+        held = rank % 5 == 4
+        train, test = (images[~held], labels[~held]), (images[held], labels[held])
+    return World.from_arrays(path.stem, train, test, source={"sha256": digest.hexdigest()})

@@ -1,0 +1,99 @@
+"""Transitions: which image, which action, which image of the state it leads to.
+
+A whole epoch is drawn at once from one seeded generator, so a run is a pure function of config and seed and an
+epoch cut in the middle can be drawn again. Images stay where they are, one tensor; a batch is gathered by index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from brojepa.groups import Cyclic
+from brojepa.worlds.world import Split
+
+
+@dataclass(frozen=True)
+class Batch:
+    """images uint8 [batch, c, h, w]; states [batch]; k and next_states [batch, actions];
+    targets, images of the next states, [batch * actions, c, h, w], or None where none were drawn."""
+
+    images: Tensor
+    states: Tensor
+    k: Tensor
+    next_states: Tensor
+    targets: Tensor | None
+
+
+@dataclass(frozen=True)
+class Draw:
+    """An epoch as indices: context [count], k and target [count, actions], offsets of the shifts, 0 to 2 * shift:
+    [count, 1 + actions, 2], the context's first."""
+
+    context: Tensor
+    k: Tensor
+    target: Tensor | None
+    offset: Tensor | None
+
+
+class Transitions:
+    """Draws transitions within one split: k uniform over the actions, the target uniform over the images of the
+    state that k leads to. With `every_action` each context comes with all actions instead of one."""
+
+    def __init__(
+        self, split: Split, group: Cyclic, actions: Sequence[int], *,
+        every_action: bool = False, with_targets: bool = True, shift: int = 0,
+    ) -> None:
+        self.split, self.group, self.shift = split, group, shift
+        self.every_action, self.with_targets = every_action, with_targets
+        self.actions = torch.tensor(actions)
+        states = split.states.cpu()
+        self._states = states
+        self._by_state = states.argsort(stable=True)
+        self._sizes = torch.bincount(states, minlength=group.n)
+        self._starts = self._sizes.cumsum(0) - self._sizes
+        images = F.pad(split.images, (shift,) * 4) if shift else split.images
+        h, w = split.images.shape[2:]
+        self._windows = images.unfold(2, h, 1).unfold(3, w, 1)  # a view, [count, c, 2 shift + 1, 2 shift + 1, h, w]
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+    def draw(self, generator: torch.Generator) -> Draw:
+        """An epoch: every image once as context, in random order."""
+        count, device = len(self), self.split.images.device
+        context = torch.randperm(count, generator=generator)
+        if self.every_action:
+            k = self.actions.expand(count, -1)
+        else:
+            k = self.actions[torch.randint(len(self.actions), (count, 1), generator=generator)]
+        target = offset = None
+        if self.with_targets:
+            state = self.group.apply(self._states[context][:, None], k)
+            u = torch.rand(k.shape, dtype=torch.float64, generator=generator)
+            target = self._by_state[self._starts[state] + (u * self._sizes[state]).long()].to(device)
+        if self.shift:
+            shape = (count, 1 + k.shape[1], 2)
+            offset = torch.randint(2 * self.shift + 1, shape, generator=generator).to(device)
+        return Draw(context.to(device), k.to(device), target, offset)
+
+    def batch(self, draw: Draw, start: int, stop: int) -> Batch:
+        """Rows start to stop of the epoch, gathered."""
+        context, k = draw.context[start:stop], draw.k[start:stop]
+        offset = None if draw.offset is None else draw.offset[start:stop]
+        states = self.split.states[context]
+        targets = None
+        if draw.target is not None:
+            where = None if offset is None else offset[:, 1:].flatten(0, 1)
+            targets = self._images(draw.target[start:stop].flatten(), where)
+        images = self._images(context, None if offset is None else offset[:, 0])
+        return Batch(images, states, k, self.group.apply(states[:, None], k), targets)
+
+    def _images(self, index: Tensor, offset: Tensor | None) -> Tensor:
+        if offset is None:
+            return self.split.images[index]
+        return self._windows[index, :, offset[:, 0], offset[:, 1]]

@@ -1,0 +1,139 @@
+"""A world in memory: a training and a test split of images, each image showing one of n states.
+
+Checks what it is given, so that whatever holds a `World` can rely on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from brojepa.errors import RequestError
+from brojepa.groups import Cyclic
+
+
+@dataclass(frozen=True)
+class Split:
+    """images uint8 [count, channels, height, width] and the states they show, int64 [count]."""
+
+    images: Tensor
+    states: Tensor
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def __getitem__(self, index: Tensor) -> Split:
+        return Split(self.images[index], self.states[index])
+
+    def to(self, device: torch.device) -> Split:
+        return Split(self.images.to(device), self.states.to(device))
+
+    def hold_out(self, count: int, n: int, generator: torch.Generator) -> tuple[Split, Split]:
+        """Split off `count` images (a fifth of all at most), every state in proportion and at least one of each.
+
+        Images are ordered by their rank within their state after a shuffle, as a share of that state's images;
+        the first `count` in that order are held out.
+        """
+        total = len(self)
+        count = max(n, min(count, total // 5))
+        order = torch.randperm(total, generator=generator)
+        states = self.states[order]
+        sizes = torch.bincount(states, minlength=n)
+        by_state = states.argsort(stable=True)
+        starts = sizes.cumsum(0) - sizes
+        rank = torch.empty_like(states)
+        rank[by_state] = torch.arange(total) - starts[states[by_state]]
+        share = rank / sizes[states]
+        held = order[share.argsort(stable=True)]
+        return self[held[count:].sort().values], self[held[:count].sort().values]
+
+
+@dataclass(frozen=True)
+class World:
+    """Images and states of two splits, and the cycle that acts on the states.
+
+    mean and std are over the pixels (0 to 1) of the training split, one a channel; `source` says which data
+    these are: counts, sha256, and the name of the split where it is a known one.
+    """
+
+    name: str
+    n: int
+    train: Split
+    test: Split
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    source: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def group(self) -> Cyclic:
+        return Cyclic(self.n)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """channels, height, width"""
+        c, h, w = self.train.images.shape[1:]
+        return c, h, w
+
+    @property
+    def title(self) -> str:
+        split = self.source.get("split")
+        return f"{self.name} ({split} split)" if split else self.name
+
+    @classmethod
+    def from_arrays(
+        cls, name: str, train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray], *,
+        n: int | None = None, source: dict[str, Any] | None = None,
+    ) -> World:
+        """A world from uint8 images [count, height, width] or [count, height, width, channels] and labels 0..n-1.
+
+        n is one more than the largest label unless given.
+        """  # fmt: skip
+        n = int(max(train[1].max(initial=0), test[1].max(initial=0))) + 1 if n is None else n
+        Cyclic(n)
+        parts = [_split(name, part, images, labels, n) for part, (images, labels) in (("train", train), ("test", test))]
+        if parts[0].images.shape[1:] != parts[1].images.shape[1:]:
+            shapes = " and ".join("x".join(map(str, p.images.shape[1:])) for p in parts)
+            raise RequestError(f"{name}: training and test images differ in shape ({shapes}), they must be alike")
+        mean, std = _statistics(parts[0].images)
+        counts = {"train": len(parts[0]), "test": len(parts[1])}
+        return cls(name, n, parts[0], parts[1], mean, std, {"images": counts, **(source or {})})
+
+
+def _split(name: str, part: str, images: np.ndarray, labels: np.ndarray, n: int) -> Split:
+    where = f"{name}, {part} split"
+    if labels.ndim != 1 or images.ndim not in (3, 4):
+        hint = ": are the image and label files swapped?" if labels.ndim > images.ndim else ""
+        raise RequestError(f"{where}: images have {images.ndim} dimensions and labels {labels.ndim}, need 3 or 4 and 1{hint}")
+    if len(images) != len(labels):
+        raise RequestError(f"{where}: {len(images)} images but {len(labels)} labels, files of different splits?")
+    if images.dtype != np.uint8 or labels.dtype.kind not in "iu":
+        raise RequestError(f"{where}: images must be uint8 and labels integers, got {images.dtype} and {labels.dtype}")
+    if images.ndim == 4 and images.shape[3] not in (1, 3, 4):
+        raise RequestError(f"{where}: images of shape {images.shape[1:]} must be height x width x 1, 3 or 4 channels")
+    labels = labels.astype(np.int64)
+    if len(labels) and not 0 <= labels.min() <= labels.max() < n:
+        raise RequestError(f"{where}: labels run from {labels.min()} to {labels.max()}, {n} states need 0 to {n - 1}")
+    counts = np.bincount(labels, minlength=n)
+    least = 2 if part == "train" else 1
+    if counts.min() < least:
+        raise RequestError(
+            f"{where}: state {counts.argmin()} has {counts.min()} images, every state 0 to {n - 1} needs {least} or more"
+        )
+    images = images[:, None] if images.ndim == 3 else np.moveaxis(images, 3, 1)
+    return Split(torch.from_numpy(images.copy()), torch.from_numpy(labels))
+
+
+def _statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Exact mean and standard deviation of each channel over pixels scaled to 0..1, from a histogram."""
+    levels = torch.arange(256, dtype=torch.float64) / 255
+    means, stds = [], []
+    for channel in images.unbind(1):
+        share = torch.from_numpy(np.bincount(channel.numpy().ravel(), minlength=256)).double() / channel.numel()
+        mean = float((share * levels).sum())
+        means.append(mean)
+        stds.append(max(float((share * (levels - mean).square()).sum()) ** 0.5, 1 / 255))
+    return tuple(means), tuple(stds)
