@@ -91,7 +91,12 @@ class BlockRotation(LatentAction):
 
     @classmethod
     def random(
-        cls, dim: int, *, shared: bool = False, range: AngleRange = "symmetric", generator: torch.Generator | None = None
+        cls,
+        dim: int,
+        *,
+        shared: bool = False,
+        range: AngleRange = "symmetric",
+        generator: torch.Generator | None = None,
     ) -> BlockRotation:
         """Learned angles that start uniform in [-2 pi, 2 pi] ("symmetric") or [0, 2 pi] ("positive")."""
         u = torch.rand(1 if shared else dim // 2, generator=generator)
@@ -198,8 +203,15 @@ class MLPAction(LatentAction):
     """
 
     def __init__(
-        self, dim: int, n: int, embedding: str = "additive", *, out_dim: int | None = None, hidden: int = 256,
-        embedding_dim: int = 32, scale: float = 1.0,
+        self,
+        dim: int,
+        n: int,
+        embedding: str = "additive",
+        *,
+        out_dim: int | None = None,
+        hidden: int = 256,
+        embedding_dim: int = 32,
+        scale: float = 1.0,
     ) -> None:
         super().__init__()
         if embedding not in EMBEDDINGS:

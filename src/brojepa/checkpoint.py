@@ -25,11 +25,11 @@ def write_atomically(path: Path, data: bytes) -> None:
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         try:
-            with open(partial, "wb") as file:
+            with partial.open("wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(partial, path)
+            partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:
@@ -61,7 +61,7 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a dictionary
         whole = header.get("sha256") == _digest(tensors, header.get("meta", ""))
     except FileNotFoundError:
         raise RunError(f"no checkpoint at {path}: train the run first") from None
@@ -81,7 +81,7 @@ def _digest(tensors: dict[str, Tensor], text: str) -> str:
     for name in sorted(tensors):
         t = tensors[name]
         digest.update(f"{name} {t.dtype} {tuple(t.shape)}".encode())
-        digest.update(t.contiguous().reshape(-1).view(torch.uint8).numpy())
+        digest.update(t.contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
@@ -97,6 +97,10 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tenso
         index, name = key.split(".", 1)
         state.setdefault(int(index), {})[name] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    for parameter, slots in optimizer.state.items():  # the fused step pairs elements by memory order, not by index
+        for name, value in slots.items():
+            if value.shape == parameter.shape:
+                slots[name] = torch.empty_like(parameter).copy_(value)
 
 
 def split_by_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

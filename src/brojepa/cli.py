@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from brojepa import config as knobs
-from brojepa.errors import BrojepaError, Interrupted, RequestError, unknown
+from brojepa.errors import BrojepaError, Interrupted, MissingData, RequestError, unknown
 from brojepa.presets import PRESETS, RECOMMENDED, preset, recommended
 
 
@@ -33,8 +33,10 @@ class Parser(argparse.ArgumentParser):
         if rest:
             known = [s for s in self._option_string_actions if s.startswith("--")]
             given = rest[0].split("=")[0]
-            raise unknown("flag", given, known) if given.startswith("-") else RequestError(
-                f"unexpected {given!r}; see {self.prog} --help"
+            raise (
+                unknown("flag", given, known)
+                if given.startswith("-")
+                else RequestError(f"unexpected {given!r}; see {self.prog} --help")
             )
         return args
 
@@ -49,17 +51,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug:
             raise
         word = "" if isinstance(error, Interrupted) else "error: "
-        print(f"brojepa: {word}{' '.join(str(error).split())}", file=sys.stderr)
+        _complain(f"{word}{error}")
         return error.exit_code
     except KeyboardInterrupt:
-        print("brojepa: interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
+        _complain("interrupted; the same command goes on from the last checkpoint")
         return 130
     except Exception as error:  # a bug, or the machine: still one line unless --debug
         if debug:
             raise
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        print(f"brojepa: unexpected error: {text}; repeat with --debug for the traceback", file=sys.stderr)
+        _complain(f"unexpected error: {type(error).__name__}: {error}; repeat with --debug for the traceback")
         return 1
+
+
+def _complain(text: str) -> None:
+    """One line on stderr; on a terminal it takes the place of a passing line."""
+    clear = "\r\x1b[K" if sys.stderr.isatty() else ""
+    print(f"{clear}brojepa: {' '.join(text.split())}", file=sys.stderr)
 
 
 def _dispatch(argv: list[str]) -> int:
@@ -73,7 +80,9 @@ def _dispatch(argv: list[str]) -> int:
         return 0
     name, rest = argv[0], argv[1:]
     if name not in COMMANDS:
-        raise unknown("flag" if name.startswith("-") else "command", name, COMMANDS)
+        if name.startswith("-"):
+            raise unknown("flag", name, ["--help", "--version", "--debug"])
+        raise unknown("command", name, COMMANDS)
     return COMMANDS[name](rest)
 
 
@@ -92,7 +101,8 @@ def train(argv: list[str]) -> int:
     say.add_argument("--json", action="store_true", help="print a JSON object an epoch and the result")
     args = parser.parse(_join_negative(argv))
 
-    given = {k: v if isinstance(v, bool) else knobs.parse(k, v) for k, v in vars(args).items() if k in knobs.FIELDS}
+    words = {k: v for k, v in vars(args).items() if k in knobs.FIELDS}
+    given: dict[str, Any] = {k: v if isinstance(v, bool) else knobs.parse(k, v) for k, v in words.items()}
     if "world" in given and given["world"] not in ("mnist", "emnist") and Path(given["world"]).expanduser().exists():
         given["world"] = str(Path(given["world"]).expanduser().resolve())
     name = args.preset or recommended(given.get("world", "mnist"))
@@ -107,7 +117,9 @@ def train(argv: list[str]) -> int:
     from brojepa import progress, training
 
     reporter = progress.Silent() if args.quiet else progress.JsonLines() if args.json else progress.Table()
-    training.train(config, seed=seed, out=args.out, data_dir=args.data_dir, device=args.device, reporter=reporter, name=name)
+    training.train(
+        config, seed=seed, out=args.out, data_dir=args.data_dir, device=args.device, reporter=reporter, name=name
+    )
     return 0
 
 
@@ -129,7 +141,10 @@ def evaluate(argv: list[str]) -> int:
     if args.json:
         print(json.dumps(measured))
         return 0
-    print(f"{run.path} on {measured['world']}" + ("" if measured["same_images"] else ", other images than it was trained on"))
+    print(
+        f"{run.path} on {measured['world']}"
+        + ("" if measured["same_images"] else ", other images than it was trained on")
+    )
     for line in progress.accuracies(measured):
         print(line)
     if run.done and measured["same_images"]:
@@ -144,7 +159,9 @@ def data(argv: list[str]) -> int:
     commands = ("list", "fetch", "check")
     parser.add_argument("what", nargs="?", default="list", metavar="list|fetch|check", help="default list")
     parser.add_argument("world", nargs="?", metavar="WORLD", help="mnist, emnist or a path")
-    parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is or goes; default BROJEPA_DATA, then the cache")
+    parser.add_argument(
+        "--data-dir", metavar="DIR", help="where EMNIST is or goes; default BROJEPA_DATA, then the cache"
+    )
     parser.add_argument("--url", help="fetch the EMNIST archive from a mirror")
     args = parser.parse(argv)
     if args.what not in commands:
@@ -154,24 +171,32 @@ def data(argv: list[str]) -> int:
 
     from brojepa.worlds import open_world
 
-    failed = None
+    damaged = None
     for name in [args.world] if args.world else ["mnist", "emnist"]:
         try:
-            world = open_world(name, None if name == "mnist" else args.data_dir)
+            world = open_world(name, args.data_dir if args.world or name == "emnist" else None)
         except RequestError as error:
+            if args.world:
+                raise
             print(f"{name}: {error}")
-            failed = error
+            damaged = damaged if isinstance(error, MissingData) else error
             continue
         images = world.source["images"]
         shape = "x".join(map(str, world.shape))
-        line = f"{world.title}: {images['train']:,} training and {images['test']:,} test images, {world.n} states, {shape}"
+        line = (
+            f"{world.title}: {images['train']:,} training and {images['test']:,} test images, {world.n} states, {shape}"
+        )
         print(line + (f", sha256 {world.source['sha256'][:16]}, whole" if args.what == "check" else ""))
-    return failed.exit_code if failed and args.what == "check" else 0
+    if damaged and args.what == "check":
+        raise damaged
+    return 0
 
 
 def _fetch(args: argparse.Namespace) -> int:
     if args.world != "emnist":
-        raise RequestError(f"nothing to fetch for {args.world or 'no world'}: mnist is bundled, try 'brojepa data fetch emnist'")
+        raise RequestError(
+            f"nothing to fetch for {args.world or 'no world'}: mnist is bundled, try 'brojepa data fetch emnist'"
+        )
     from brojepa.worlds import search_path
     from brojepa.worlds.fetch import URL, fetch_emnist
 
@@ -183,7 +208,10 @@ def _fetch(args: argparse.Namespace) -> int:
             print(f"\r\x1b[K{share}", end="", file=sys.stderr, flush=True)
 
     world = fetch_emnist(search_path(args.data_dir)[0], url=args.url or URL, progress=progress)
-    print(f"{world.title}: {len(world.train):,} training and {len(world.test):,} test images in {search_path(args.data_dir)[0]}")
+    if live:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    images = f"{len(world.train):,} training and {len(world.test):,} test images"
+    print(f"{world.title}: {images} in {search_path(args.data_dir)[0]}")
     return 0
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import types
 from dataclasses import dataclass, field
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -41,7 +42,9 @@ class Config:
     angle_range: Literal["symmetric", "positive"] = knob(
         "symmetric", "learned angles start in [-2pi, 2pi] (symmetric) or [0, 2pi] (positive)"
     )
-    lowest_frequency: Literal[0, 1] = knob(0, "fixed multi-frequency starts at this harmonic; 0 in the paper")
+    lowest_frequency: Literal[0, 1] = knob(
+        1, "fixed multi-frequency: harmonics 1 to N/2, or 0 to N/2 - 1 as the paper's formula has them"
+    )
     embedding_scale: float = knob(1.0, "the action number is multiplied by this before it is embedded")
 
     target: Literal["sampled", "mean", "relaxed"] = knob(
@@ -180,7 +183,9 @@ def _typed(name: str, value: Any) -> Any:
             return tuple(value)
         raise RequestError(f"{flag(name)}: expected a list of integers, got {value!r}")
     if kind is float and type(value) is int:
-        return float(value)
+        value = float(value)
     if type(value) is not kind:
         raise RequestError(f"{flag(name)}: expected {kind.__name__}, got {value!r}")
+    if kind is float and not math.isfinite(value):
+        raise RequestError(f"{flag(name)} must be a finite number, got {value}")
     return value

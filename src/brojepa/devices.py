@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import platform
 import subprocess
+import sys
+import warnings
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -12,8 +16,10 @@ from pathlib import Path
 import numpy
 import torch
 
+from brojepa.checkpoint import write_json
 from brojepa.config import Config
-from brojepa.errors import RequestError
+from brojepa.errors import RequestError, RunError
+from brojepa.worlds import cache_dir
 
 
 @dataclass(frozen=True)
@@ -42,26 +48,79 @@ def choose_device(name: str = "auto") -> torch.device:
     return torch.device(name)
 
 
-def place(config: Config, device: str = "auto") -> Placement:
-    """Device and precision of a run.
+def place(config: Config, device: str = "auto", before: str | None = None) -> Placement:
+    """Device and precision of a run; `before` is the precision that it started with, if it did.
 
     bfloat16 pays where the hardware multiplies it faster and the encoder is large enough to gain: convolutions on
-    recent CUDA devices and on CPUs with AMX or AVX-512 bf16.
+    recent CUDA devices, and on CPUs where a measurement says so.
     """
     where = choose_device(device)
     if config.precision != "auto":
+        if config.precision == "bfloat16" and where.type == "cpu" and _cpu_bf16_gain()[0] == 0:
+            raise RequestError(f"--precision bfloat16: {_cpu_bf16_gain()[1]}, use float32 or auto")
         return Placement(where, getattr(torch, config.precision), "as asked")
+    if before in ("float32", "bfloat16"):
+        return Placement(where, getattr(torch, before), "as the run began")
     if config.encoder == "mlp":
         return Placement(where, torch.float32, "an MLP is too small to gain from bfloat16")
     if where.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
         return Placement(where, torch.bfloat16, "this GPU multiplies bfloat16 faster")
-    if where.type == "cpu" and _cpu_has_bf16():
-        return Placement(where, torch.bfloat16, "this CPU multiplies bfloat16 faster")
+    if where.type == "cpu":
+        gain, reason = _cpu_bf16_gain()
+        return Placement(where, torch.bfloat16 if gain >= WORTHWHILE else torch.float32, reason)
     return Placement(where, torch.float32, "no fast bfloat16 on this device")
 
 
-def _cpu_has_bf16() -> bool:
-    return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+WORTHWHILE = 1.2  # times faster that bfloat16 must be on a CPU to be chosen
+
+# A training step in both precisions, by turns; prints how many times faster bfloat16 is.
+PROBE = """
+import time, torch
+from torch import nn
+layers = nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 3, 2, 1), nn.Flatten(), nn.Linear(3136, 64)
+net = nn.Sequential(*layers).to(memory_format=torch.channels_last)
+x = torch.randn(64, 64, 14, 14).to(memory_format=torch.channels_last)
+def seconds(low):
+    begun = time.perf_counter()
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
+        y = net(x)
+    y.float().sum().backward()
+    return time.perf_counter() - begun
+pairs = [(seconds(False), seconds(True)) for _ in range(9)]
+print(sorted(a / b for a, b in pairs[2:])[3])
+"""
+
+
+def _cpu_bf16_gain() -> tuple[float, str]:
+    """How many times faster bfloat16 is on this CPU, and that in words.
+
+    Measured, not read off the CPU's flags: some virtual machines announce AMX and then die of an illegal
+    instruction, so the measurement runs in a process of its own. It takes a few seconds and is remembered.
+    """
+    if not (torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()):
+        return 0.0, "this CPU has no bfloat16 arithmetic"
+    memory = cache_dir() / f"bfloat16-{_machine()}.json"
+    if memory.is_file():
+        gain = float(json.loads(memory.read_text()))
+    else:
+        probe = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True)
+        gain = float(probe.stdout) if probe.returncode == 0 else 0.0
+        try:
+            memory.parent.mkdir(parents=True, exist_ok=True)
+            write_json(memory, gain)
+        except (OSError, RunError) as error:
+            warnings.warn(f"cannot remember the measured precision: {error}", stacklevel=2)
+    if gain == 0:
+        return gain, "bfloat16 fails on this CPU"
+    return gain, f"bfloat16 takes {1 / gain:.2f} of float32's time on this CPU"
+
+
+def _machine() -> str:
+    """A name for this CPU and torch, for what is remembered about them."""
+    info = Path("/proc/cpuinfo")
+    cpu = info.read_text().split("\n\n")[0] if info.is_file() else platform.processor()
+    model = [line for line in cpu.splitlines() if line.startswith(("model name", "flags"))]
+    return hashlib.sha256("\n".join([*model, platform.node(), torch.__version__]).encode()).hexdigest()[:16]
 
 
 def environment(placement: Placement) -> dict[str, object]:

@@ -10,6 +10,8 @@ import math
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from brojepa.errors import RequestError
+
 Shape = tuple[int, int, int]
 
 
@@ -50,6 +52,8 @@ class CNN(nn.Module):
 
     def __init__(self, shape: Shape, dim: int, widths: tuple[int, int, int, int] = (32, 64, 128, 128)) -> None:
         super().__init__()
+        if min(shape[1:]) < 2:
+            raise RequestError(f"images of {shape[1]} x {shape[2]} are too small for the cnn: use --encoder mlp")
         self.dim = dim
         a, b, c, d = widths
         self.features = nn.Sequential(

@@ -21,6 +21,10 @@ class RequestError(BrojepaError, ValueError):
     exit_code = 2
 
 
+class MissingData(RequestError):
+    """A world's files are not there at all, as against there and damaged."""
+
+
 class RunError(BrojepaError, RuntimeError):
     """A right request failed on the way: a diverged loss, a damaged checkpoint, a full disk."""
 

@@ -7,6 +7,7 @@ accuracies are their ratios.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,10 +59,10 @@ def rollout_accuracy(model: Model, data: Latents, primitives: Sequence[int], act
     """Accuracy when each action is reached by repeating a primitive in latent space.
 
     None for a supervised model, and where some action is no repetition of a primitive."""
-    plans = [model.group.rollout(k, primitives) for k in actions]
-    if isinstance(model, Supervised) or not actions or None in plans:
+    plans = [plan for k in actions if (plan := model.group.rollout(k, primitives))]
+    if isinstance(model, Supervised) or not actions or len(plans) < len(actions):
         return None
-    wanted = {(p, steps): k for (p, steps), k in zip(plans, actions, strict=True)}  # type: ignore[misc]
+    wanted = Counter(plans)  # +3 and -7 may share a plan, and then the state they lead to
     right = 0
     for primitive in sorted({p for p, _ in wanted}):
         longest = max(steps for p, steps in wanted if p == primitive)
@@ -69,8 +70,8 @@ def rollout_accuracy(model: Model, data: Latents, primitives: Sequence[int], act
             for steps in range(1, longest + 1):
                 z = model.act(z, primitive)
                 if (primitive, steps) in wanted:
-                    k = wanted[primitive, steps]
-                    right += int((model.classify(z) == model.group.apply(y, k)).sum())
+                    hit = model.classify(z) == model.group.apply(y, primitive * steps)
+                    right += wanted[primitive, steps] * int(hit.sum())
     return right / (len(data.z) * len(actions))
 
 
@@ -120,15 +121,27 @@ def knn_accuracy(model: Model, data: Latents, bank: Latents, actions: Sequence[i
     return right / (len(data.z) * len(actions))
 
 
-def spread(z: Tensor) -> tuple[float, float]:
-    """Two signs of collapse: the standard deviation of length-1 latents, scaled so that isotropic latents have 1,
-    and the effective rank, the exponential of the entropy of the normalised singular values (Roy and Vetterli)."""
-    unit = torch.nn.functional.normalize(z, dim=1)
-    deviation = unit.std(0).mean() * z.shape[1] ** 0.5
+def spread(z: Tensor) -> dict[str, float]:
+    """Three signs of collapse.
+
+    latent_std: standard deviation of length-1 latents over images, scaled so that isotropic latents have 1; it
+    falls to 0 when all latents point one way. latent_scale: standard deviation of the latents themselves, which the
+    variance term pulls to 1; rotations leave the origin in place, and latents that shrink into it keep their
+    directions spread. effective_rank: the exponential of the entropy of the normalised singular values (Roy and
+    Vetterli, 2007).
+    """
     values = torch.linalg.svdvals((z - z.mean(0)).double())
     share = values / values.sum().clamp(min=1e-30)
-    rank = torch.special.entr(share).sum().exp()
-    return float(deviation), float(rank)
+    return {
+        "latent_std": float(torch.nn.functional.normalize(z, dim=1).std(0).mean() * z.shape[1] ** 0.5),
+        "latent_scale": float(z.std(0).mean()),
+        "effective_rank": float(torch.special.entr(share).sum().exp()),
+    }
+
+
+def collapsed(signs: dict[str, Any]) -> bool:
+    """Whether `spread` says that latents no longer tell images apart."""
+    return min(signs["latent_std"], signs["latent_scale"]) < 0.1 or signs["effective_rank"] < 1.1
 
 
 class evaluating:
@@ -193,7 +206,8 @@ def evaluate_run(path: str | Path, data_dir: str | Path | None = None, device: s
     name = config.world if data_dir is None or config.world == "emnist" else str(data_dir)
     world = open_world(name, data_dir if name == "emnist" else None)
     if (world.n, list(world.shape)) != (facts["states"], facts["shape"]):
-        given, wanted = (f"{n} states, {'x'.join(map(str, s))}" for n, s in ((world.n, world.shape), (model.task.n, model.task.shape)))
+        both = ((world.n, world.shape), (model.task.n, model.task.shape))
+        given, wanted = (f"{n} states, {'x'.join(map(str, shape))}" for n, shape in both)
         raise RequestError(f"{name} has {given} images; {run.path} was trained on {wanted}")
     train, _ = world.train.hold_out(config.validation, world.n, torch.Generator().manual_seed(run.header["seed"]))
     train_actions, test_actions = action_sets(config, world.n)

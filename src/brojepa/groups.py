@@ -62,15 +62,10 @@ class Cyclic:
     def rollout(self, k: int, primitives: Sequence[int]) -> tuple[int, int] | None:
         """How to reach k by repeating one primitive: (primitive, steps), or None if that cannot be done.
 
-        As in the paper, the smallest primitive of k's own sign; failing that, the other one around the cycle.
+        As in the paper, the smallest primitive of k's own sign; failing that, the others, around the cycle if need be.
         """
-        same = [p for p in primitives if p * k > 0]
-        other = [p for p in primitives if p * k < 0]
-        if same and k % min(same, key=abs) == 0:
-            p = min(same, key=abs)
-            return p, k // p
-        for p in sorted(same, key=abs)[:1] + sorted(other, key=abs)[:1]:
-            for steps in range(1, self.n):
+        for p in sorted(primitives, key=lambda p: (p * k < 0, abs(p))):
+            for steps in range(1, self.n + 1):
                 if (p * steps - k) % self.n == 0:
                     return p, steps
         return None

@@ -20,7 +20,7 @@ from brojepa.actions import BlockRotation, LatentAction, MLPAction
 from brojepa.config import Config
 from brojepa.encoders import ENCODERS, Pixels
 from brojepa.errors import RequestError
-from brojepa.groups import Cyclic
+from brojepa.groups import Cyclic, signed
 from brojepa.targets import BatchMean, Relaxed, Sampled, SlowCopy, Target
 from brojepa.worlds import Batch, World
 
@@ -64,6 +64,8 @@ class Model(nn.Module):
 
     def encode(self, images: Tensor | np.ndarray) -> Tensor:
         """Images, uint8 (or 0 to 255), [count, h, w] or [count, c, h, w] -> latents [count, dim]."""
+        if isinstance(images, np.ndarray) and not images.flags.writeable:
+            images = images.copy()  # torch warns of arrays that it could not write to
         images = torch.as_tensor(images)
         if images.ndim == 3:
             images = images[:, None]
@@ -102,8 +104,11 @@ class Model(nn.Module):
             self.actions_used[k.flatten() + self.task.n - 1] = True
         return self.action.act(z, k)
 
-    def objective(self, batch: Batch) -> dict[str, Tensor]:
-        """Named terms of the loss on a batch; "loss" is what is minimised, "probe" trains the probe beside it."""
+    def objective(self, batch: Batch, progress: float = 1.0) -> dict[str, Tensor]:
+        """Named terms of the loss on a batch; "loss" is what is minimised, "probe" trains the probe beside it.
+
+        progress: how far the run has come, 0 to 1, for terms that fade in.
+        """
         raise NotImplementedError
 
     def target_latents(self, images: Tensor) -> Tensor:
@@ -118,7 +123,7 @@ class Model(nn.Module):
         """Called once the optimiser has stepped."""
 
     def zero_shot_kind(self, test_actions: Sequence[int]) -> str:
-        """"strict" where training never passed a test action to the latent action, "weak" where it did, or "none"."""
+        """Strict where training never passed a test action to the latent action, weak where it did; or "none"."""
         if not test_actions:
             return "none"
         used = self.actions_used.tolist()
@@ -128,7 +133,7 @@ class Model(nn.Module):
 class Supervised(Model):
     """Classifies the next state with cross-entropy; the gradient runs through classifier, action and encoder."""
 
-    def objective(self, batch: Batch) -> dict[str, Tensor]:
+    def objective(self, batch: Batch, progress: float = 1.0) -> dict[str, Tensor]:
         return {"loss": self._loss(self.embed(self.encoder, batch.images), batch)}
 
     def validate(self, z, z_target, batch):
@@ -160,17 +165,29 @@ class JEPA(Model):
     """
 
     def __init__(
-        self, encoder: nn.Module, action: LatentAction, task: Task, target: Target, slow: SlowCopy | None,
+        self,
+        encoder: nn.Module,
+        action: LatentAction,
+        task: Task,
+        target: Target,
+        slow: SlowCopy | None,
         weights: Objective,
     ) -> None:
         super().__init__(encoder, action, task)
         self.target, self.slow, self.weights = target, slow, weights
-        self.plans = {k: self.group.rollout(k, weights.primitives) for k in weights.composed}
-        if None in self.plans.values():
-            k = next(k for k, plan in self.plans.items() if plan is None)
-            raise RequestError(f"--composed-actions: {k:+d} cannot be reached by repeating a training action")
+        if weights.consistency and not weights.composed:
+            raise RequestError("--consistency has nothing to compose: give --composed-actions, or --test-actions")
+        plans = {k: self.group.rollout(k, weights.primitives) for k in weights.composed}
+        for k, plan in plans.items():
+            if plan is None:
+                raise RequestError(f"--composed-actions: {signed(k)} cannot be reached by repeating a training action")
+        # the primitives that are repeated, and for each composed action: itself, its primitive's place there, its steps
+        self.repeated = torch.tensor(sorted({plan[0] for plan in plans.values() if plan}), dtype=torch.long)
+        rows = [[k, self.repeated.tolist().index(plan[0]), plan[1]] for k, plan in plans.items() if plan]
+        self.plans = torch.tensor(rows, dtype=torch.long).reshape(-1, 3).T
+        self.longest_plan = max((plan[1] for plan in plans.values() if plan), default=0)
 
-    def objective(self, batch: Batch) -> dict[str, Tensor]:
+    def objective(self, batch: Batch, progress: float = 1.0) -> dict[str, Tensor]:
         z = self.embed(self.encoder, batch.images)
         with torch.no_grad():
             if batch.targets is not None:
@@ -179,7 +196,7 @@ class JEPA(Model):
                 z_target = z.detach()
             else:
                 z_target = self.embed(self.slow.net, batch.images)
-        return self._terms(z, z_target, batch)
+        return self._terms(z, z_target, batch, progress)
 
     def target_latents(self, images: Tensor) -> Tensor:
         return self._in_chunks(self._target_encoder, images)
@@ -195,7 +212,7 @@ class JEPA(Model):
     def _target_encoder(self) -> nn.Module:
         return self.encoder if self.slow is None else self.slow.net
 
-    def _terms(self, z: Tensor, z_target: Tensor, batch: Batch) -> dict[str, Tensor]:
+    def _terms(self, z: Tensor, z_target: Tensor, batch: Batch, progress: float = 1.0) -> dict[str, Tensor]:
         """z [batch, dim]; z_target as `Target` wants it."""
         w = self.weights
         predicted = self.predict(z[:, None], batch.k)
@@ -209,26 +226,29 @@ class JEPA(Model):
         if w.covariance:
             terms["covariance"] = losses.covariance(regularised, w.covariance_scale)
         if w.consistency:
-            terms["consistency"] = self._consistency(z.detach())
-        loss = sum(getattr(w, name) * term for name, term in terms.items())
+            terms["consistency"] = min(1.0, max(0.0, (progress - 0.1) / 0.2)) * self._consistency(z.detach())
+        loss = torch.stack([getattr(w, name) * term for name, term in terms.items()]).sum()
         probe = F.cross_entropy(self.classifier(flat.detach()), batch.next_states.flatten())
         return {"loss": loss, **terms, "probe": probe}
 
     def _consistency(self, z: Tensor) -> Tensor:
-        """Acting once with a composed action must land where repeating its primitive lands.
+        """Acting once with a composed action must land where repeating its primitive lands, for each of them.
 
-        The repeated side is the target and carries no gradient, and neither does z: the term shapes the action
-        alone. With gradients through the repetition, or into the encoder, training diverges."""
-        paths: dict[int, list[Tensor]] = {}
+        The repeated side is the target: it carries no gradient, and every step is brought back to the length it
+        started from, or a network that has not yet learned its primitives would chase its own growing output. z
+        carries none either: the term shapes the action alone. For the same reason it fades in between a tenth and
+        three tenths of the run, when primitives are worth repeating.
+        """
+        (composed, primitive, steps), repeated = self.plans.to(z.device), self.repeated.to(z.device)
+        z = z[:, None]
         with torch.no_grad():
-            for primitive in {p for p, _ in self.plans.values()}:
-                paths[primitive] = [z]
-                for _ in range(max(steps for p, steps in self.plans.values() if p == primitive)):
-                    k = torch.full(z.shape[:1], primitive, device=z.device)
-                    paths[primitive].append(self.predict(paths[primitive][-1], k))
-        goal = torch.stack([paths[p][steps] for p, steps in self.plans.values()], 1)
-        composed = torch.tensor(list(self.plans), device=z.device).expand(len(z), -1)
-        return losses.invariance(self.predict(z[:, None], composed), goal)
+            length = z.norm(dim=-1, keepdim=True)
+            path = [z.expand(-1, len(repeated), -1)]
+            for _ in range(self.longest_plan):
+                ahead = self.predict(path[-1], repeated.expand(len(z), -1))
+                path.append(ahead * length / ahead.norm(dim=-1, keepdim=True).clamp(min=1e-12))
+            goal = torch.stack(path)[steps, :, primitive].transpose(0, 1)
+        return losses.invariance(self.predict(z, composed.expand(len(z), -1)), goal)
 
 
 def build(config: Config, task: Task, generator: torch.Generator) -> Model:
@@ -239,7 +259,7 @@ def build(config: Config, task: Task, generator: torch.Generator) -> Model:
         by_pixels = config.method == "supervised" and config.encoder == "mlp" and not config.rotates
         encoder = Pixels(task.shape) if by_pixels else ENCODERS[config.encoder](task.shape, config.latent)
         if config.encoder != "mlp":
-            encoder = encoder.to(memory_format=torch.channels_last)
+            encoder = encoder.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         action = _action(config, encoder.dim, n)
         if config.method == "supervised":
             return Supervised(encoder, action, task)

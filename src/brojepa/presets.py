@@ -45,8 +45,8 @@ def paper_row(world: str, row: str) -> Config:
     return Config().replace(**values)
 
 
-CONSISTENCY = {"consistency": 1.0}
-EMNIST_JEPA: dict[str, object] = {"covariance_scale": "dim", "regularise": "context"}
+CONSISTENCY = {"consistency": 1.0, "covariance_scale": "dim", "regularise": "context"}
+EMNIST_JEPA: dict[str, object] = {"covariance_scale": "dim", "regularise": "context", "ema_decay": 0.99}
 
 FAST = Config(
     encoder="cnn",

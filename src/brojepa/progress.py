@@ -56,8 +56,9 @@ class JsonLines(Silent):
 class Table(Silent):
     """The live table, and at the end what was learned in words."""
 
-    def __init__(self, stream: TextIO = sys.stdout) -> None:
-        self.stream, self.live = stream, stream.isatty()
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream or sys.stdout
+        self.live = self.stream.isatty()
         self.shown = 0.0
         self.began, self.began_at = time.monotonic(), 0
 
@@ -73,8 +74,12 @@ class Table(Silent):
         parameters = sum(p.numel() for p in training.model.parameters() if p.requires_grad)
         images = f"{len(training.train_split):,} images of {world.n} states"
         self._print(f"{training.name or config.hash} seed {training.seed}: {world.title}, {images}")
-        self._print(f"{config.method} {config.encoder} {config.action}, {parameters:,} parameters, on {training.placement}")
-        self._print(f"training on {actions_text(training.train_actions)}; held out {actions_text(training.test_actions)}")
+        self._print(
+            f"{config.method} {config.encoder} {config.action}, {parameters:,} parameters, on {training.placement}"
+        )
+        self._print(
+            f"training on {actions_text(training.train_actions)}; held out {actions_text(training.test_actions)}"
+        )
         if resumed:
             self._print(f"resuming at epoch {training.epoch + 1}, step {training.step + 1}")
         weights = training.model.weights if hasattr(training.model, "weights") else None
@@ -94,7 +99,9 @@ class Table(Silent):
         if self.live and now - self.shown > 0.5:
             self.shown = now
             share = training.step / training.steps
-            self._passing(f"{training.epoch + 1:>5}/{training.config.epochs:<3}  {share:>4.0%}   {self._left(training)} left")
+            self._passing(
+                f"{training.epoch + 1:>5}/{training.config.epochs:<3}  {share:>4.0%}   {self._left(training)} left"
+            )
 
     def epoch(self, training: Training, row: dict[str, Any]) -> None:
         values = [f"{row['epoch']}/{training.config.epochs}", f"{row['loss']:.4f}"]
@@ -115,7 +122,7 @@ class Table(Silent):
         for line in accuracies(result):
             self._print(line)
         if training.model.action.learned_angles:
-            self._print(angles_text(training.model.action.theta.tolist(), training.world.n))
+            self._print(angles_text(result["angles"], training.world.n))
         self._print(f"{training.run.path}")
 
     def already_done(self, run: Run) -> None:
@@ -146,7 +153,8 @@ def angles_text(angles: list[float], n: int) -> str:
     off = [abs(a - unit * round(a / unit)) for a in angles]
     harmonics = sorted({round(a / unit) % n for a in angles})
     near = sum(o < 0.02 for o in off)
-    return f"{near} of {len(angles)} angles within 0.02 of a multiple of 2π/{n} (largest distance {max(off):.4f}); multiples {', '.join(map(str, harmonics))}"
+    what = f"{near} of {len(angles)} angles within 0.02 of a multiple of 2π/{n} (largest distance {max(off):.4f})"
+    return f"{what}; multiples {', '.join(map(str, harmonics))}"
 
 
 def actions_text(actions: tuple[int, ...]) -> str:
@@ -165,7 +173,7 @@ def fraction(value: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """"8.4 s", "3 min 20 s" or "2 h 5 min"."""
+    """ "8.4 s", "3 min 20 s" or "2 h 5 min"."""
     if not math.isfinite(seconds):
         return "?"
     if seconds < 60:

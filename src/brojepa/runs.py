@@ -33,7 +33,7 @@ class Run:
     @classmethod
     def locate(cls, out: str | Path, config: Config, preset: str | None, seed: int) -> Run:
         """Where the run of a config and a seed lives; a preset with nothing changed has its own name."""
-        if preset is not None and PRESETS[preset] == config:
+        if preset is not None and PRESETS.get(preset) == config:
             return cls(Path(out) / preset / f"seed-{seed}")
         return cls(Path(out) / Path(config.world).stem / config.hash / f"seed-{seed}")
 
@@ -66,14 +66,26 @@ class Run:
         """What `result.json` says."""
         if not self.done:
             raise RunError(f"{self.path} has no result.json: the run is not finished, train it to the end first")
-        return checkpoint.read_json(self.result_file)
+        result = checkpoint.read_json(self.result_file)
+        if not isinstance(result, dict) or "metrics" not in result:
+            raise RunError(f"{self.result_file} is not a run's result: remove it and train again")
+        return result
 
     @property
     def header(self) -> dict[str, Any]:
         """What `config.json` says: config, seed, preset, and the world's facts."""
         if not self.config_file.is_file():
             raise RequestError(f"{self.path} is not a run directory: it has no config.json")
-        return checkpoint.read_json(self.config_file)
+        header = checkpoint.read_json(self.config_file)
+        if not isinstance(header, dict) or not {"config", "seed", "world"} <= header.keys():
+            raise RunError(f"{self.config_file} is not a run's config: remove {self.path} and train again")
+        return header
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """What `env.json` says, or nothing before the run has started."""
+        file = self.path / "env.json"
+        return checkpoint.read_json(file) if file.is_file() else {}
 
     @property
     def config(self) -> Config:
@@ -100,7 +112,9 @@ class Run:
         try:
             model.load_state_dict({**model.state_dict(), **tensors})
         except RuntimeError:
-            raise RunError(f"{self.model_file} does not fit {self.config_file}: remove {self.path} and train again") from None
+            raise RunError(
+                f"{self.model_file} does not fit {self.config_file}: remove {self.path} and train again"
+            ) from None
         return model.to(choose_device(device)).eval()
 
     @contextmanager
@@ -111,7 +125,9 @@ class Run:
             self.state_file.parent.mkdir(parents=True, exist_ok=True)
             lock.acquire()
         except Timeout:
-            raise RunError(f"{self.path} is being trained by another process: wait for it, or choose another --out") from None
+            raise RunError(
+                f"{self.path} is being trained by another process: wait for it, or choose another --out"
+            ) from None
         except OSError as error:
             raise RunError(f"cannot write to {self.path}: {error.strerror}; name another place with --out") from None
         try:

@@ -28,10 +28,11 @@ class SlowCopy(nn.Module):
     @torch.no_grad()
     def follow(self, encoder: nn.Module) -> None:
         slow, fast = list(self.net.state_dict().values()), list(encoder.state_dict().values())
-        averaged = [i for i, tensor in enumerate(slow) if tensor.is_floating_point()]
-        torch._foreach_lerp_([slow[i] for i in averaged], [fast[i] for i in averaged], 1 - self.decay)
-        for i in set(range(len(slow))) - set(averaged):
-            slow[i].copy_(fast[i])
+        for follower, leader in zip(slow, fast, strict=True):
+            if follower.is_floating_point():
+                follower.lerp_(leader, 1 - self.decay)
+            else:
+                follower.copy_(leader)
 
 
 def state_means(z: Tensor, states: Tensor, n: int) -> tuple[Tensor, Tensor]:
@@ -119,5 +120,6 @@ class Relaxed(Target):
             step = here * torch.where(self.known > 0, 1 - self.momentum, 1.0)
             self.means.lerp_(means, step[:, None])
             self.known.copy_(torch.maximum(self.known, here))
+        assert theta is not None, "Config admits relaxed targets for rotations only"
         relaxed = relax(self.means, theta, self.actions, self.steps)
         return relaxed[next_states], self.known[next_states]

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from brojepa import checkpoint, devices, evaluation
 from brojepa.config import Config
-from brojepa.errors import Interrupted, RunError
+from brojepa.errors import Interrupted, RequestError, RunError
 from brojepa.models import JEPA, Model, Task, action_sets, build
 from brojepa.presets import RECOMMENDED, preset
 from brojepa.progress import Reporter, Silent
@@ -27,7 +27,6 @@ from brojepa.worlds import Transitions, World, open_world
 
 CHECK_EVERY = 100  # steps between looks at whether the loss is finite
 SAVE_EVERY = 120.0  # seconds between checkpoints within an epoch
-COLLAPSED = 0.1  # below this share of an isotropic spread, or of two dimensions' rank, latents are called collapsed
 
 
 def train(
@@ -49,17 +48,21 @@ def train(
         name, config = config, preset(config)
     reporter = reporter or Silent()
     run = Run.locate(out, config, name, seed)
-    with run.claim():
-        run.check({"config": config.to_dict(), "seed": seed})
+    run.check({"config": config.to_dict(), "seed": seed})
+    if run.done:
+        reporter.already_done(run)
+        return run
+    world = open_world(config.world, data_dir)
+    placement = devices.place(config, device, run.environment.get("precision"))
+    training = Training(run, config, seed, world, placement, reporter, name)
+    with run.claim(), Signals() as signals:
         if run.done:
             reporter.already_done(run)
             return run
-        world = open_world(config.world, data_dir)
-        training = Training(run, config, seed, world, devices.place(config, device), reporter, name)
-        with Signals() as signals:
-            training.fit(signals)
-            signals.at_once = True
-            training.finish()
+        training.begin()
+        training.fit(signals)
+        signals.at_once = True
+        training.finish()
     return run
 
 
@@ -90,7 +93,13 @@ class Training:
     """One run in progress: model, optimiser, generator, and how far it has come."""
 
     def __init__(
-        self, run: Run, config: Config, seed: int, world: World, placement: devices.Placement, reporter: Reporter,
+        self,
+        run: Run,
+        config: Config,
+        seed: int,
+        world: World,
+        placement: devices.Placement,
+        reporter: Reporter,
         name: str | None,
     ) -> None:
         self.run, self.config, self.seed, self.reporter, self.name = run, config, seed, reporter, name
@@ -103,12 +112,14 @@ class Training:
         self.model.precision = placement.precision
         self.optimizer, self.rates = _optimizer(self.model, config)
 
-        jepa = isinstance(self.model, JEPA)
-        kind = {"every_action": config.every_action, "with_targets": jepa and self.model.target.of_next_state}
-        self.transitions = Transitions(
-            self.train_split, world.group, self.train_actions, shift=config.shift, **kind
-        )
-        validation = Transitions(self.held, world.group, self.train_actions, **kind)
+        with_targets = isinstance(self.model, JEPA) and self.model.target.of_next_state
+        self.transitions, validation = (
+            Transitions(
+                split, world.group, self.train_actions,
+                every_action=config.every_action, with_targets=with_targets, shift=shift,
+            )
+            for split, shift in ((self.train_split, config.shift), (self.held, 0))
+        )  # fmt: skip
         self.validation_draw = validation.draw(self.generator)
         self.validation_batch = validation.batch(self.validation_draw, 0, len(self.held))
 
@@ -119,9 +130,8 @@ class Training:
         self.log = torch.zeros(0)
         self.rows: list[dict[str, Any]] = []
         self.epoch_start = self.generator.get_state()
-        self._begin()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         """Write what a run directory starts with, or take up the state that is there."""
         header = {
             "preset": self.name,
@@ -162,7 +172,8 @@ class Training:
                     self._save()
                     begun = last_save = time.monotonic()
                 if signals.requested:
-                    raise Interrupted(f"stopped at epoch {self.epoch + 1}, step {self.step}; the same command resumes it")
+                    where = f"epoch {self.epoch + 1}, step {self.step}"
+                    raise Interrupted(f"stopped at {where}; the same command resumes it")
             self._check_finite()
             taken = time.monotonic() - begun
             self._finish_epoch((self.step - first) * self.batch_size / max(taken, 1e-9))
@@ -173,10 +184,11 @@ class Training:
                 raise Interrupted(f"stopped after epoch {self.epoch}; the same command resumes it")
 
     def _train_step(self, batch) -> None:
-        factor = _schedule(self.config.schedule, self.epoch * self.steps + self.step, self.config.epochs * self.steps)
+        done, total = self.epoch * self.steps + self.step, self.config.epochs * self.steps
+        factor = _schedule(self.config.schedule, done, total)
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * factor
-        terms = self.model.objective(batch)
+        terms = self.model.objective(batch, done / total)
         self.optimizer.zero_grad()
         (terms["loss"] + terms.get("probe", 0)).backward()
         self.optimizer.step()
@@ -192,9 +204,10 @@ class Training:
         if len(bad):
             step = int(bad[0])
             terms = ", ".join(f"{n} {v:.4g}" for n, v in zip(self.term_names, self.log[step].tolist(), strict=True))
+            kept = f"the last good checkpoint is kept in {self.run.path}; " if self.run.state_file.is_file() else ""
             raise RunError(
-                f"the loss is not finite at epoch {self.epoch + 1}, step {step + 1} ({terms}); the last good "
-                f"checkpoint is kept in {self.run.path}; try a smaller --lr or other loss weights"
+                f"the loss is not finite at epoch {self.epoch + 1}, step {step + 1} ({terms}); {kept}"
+                "try a smaller --lr or other loss weights"
             )
 
     def _finish_epoch(self, images_per_second: float) -> None:
@@ -205,7 +218,7 @@ class Training:
         if not math.isfinite(row["validation_loss"]):
             raise RunError(f"the validation loss is not finite after epoch {self.epoch + 1}; try a smaller --lr")
         if self.model.action.learned_angles:
-            row["angles"] = self.model.action.theta.tolist()
+            row["angles"] = self.model.action.theta.tolist()  # pyright: ignore[reportCallIssue]
         row["images_per_second"] = images_per_second
         best = min((r["validation_loss"] for r in self.rows), default=math.inf)
         if self.config.checkpoint == "last" or row["validation_loss"] < best:
@@ -215,10 +228,11 @@ class Training:
         self.run.write_metrics(self.rows)
         self.epoch, self.step, self.log = self.epoch + 1, 0, torch.zeros(0)
         self.reporter.epoch(self, row)
-        if row["latent_std"] < COLLAPSED or row["effective_rank"] < 1 + COLLAPSED:
+        if isinstance(self.model, JEPA) and evaluation.collapsed(row):
             self.reporter.warning(
-                f"the latents are collapsing (spread {row['latent_std']:.3f} of 1, effective rank "
-                f"{row['effective_rank']:.1f} of {self.config.latent}): raise --variance, or lower --invariance"
+                f"the latents have collapsed (spread of their directions {row['latent_std']:.3f} and of themselves "
+                f"{row['latent_scale']:.3f}, both near 1 when healthy; effective rank {row['effective_rank']:.1f} of "
+                f"{self.config.latent}): raise --variance, or lower --invariance"
             )
 
     @torch.no_grad()
@@ -229,13 +243,11 @@ class Training:
         z_target = model.target_latents(self.held.images)[draw.context if draw.target is None else draw.target]
         loss = model.validate(z[draw.context], z_target, self.validation_batch)
         data = evaluation.Latents(z, self.held.states)
-        deviation, rank = evaluation.spread(z)
         return {
             "validation_loss": float(loss),
             "seen": evaluation.accuracy(model, data, self.train_actions),
             "zero_shot": evaluation.accuracy(model, data, self.test_actions),
-            "latent_std": deviation,
-            "effective_rank": rank,
+            **evaluation.spread(z),
         }
 
     def _save(self) -> None:
@@ -247,13 +259,15 @@ class Training:
             "log": self.log,
         }
         meta = {
-            "epoch": self.epoch, "step": self.step, "seconds": self.seconds, "terms": self.term_names,
-            "rows": self.rows,
+            "config": self.config.to_dict(), "seed": self.seed, "epoch": self.epoch, "step": self.step,
+            "seconds": self.seconds, "terms": self.term_names, "rows": self.rows,
         }  # fmt: skip
         checkpoint.save(self.run.state_file, tensors, meta)
 
     def _restore(self) -> None:
         tensors, meta = checkpoint.load(self.run.state_file)
+        if (meta["config"], meta["seed"]) != (self.config.to_dict(), self.seed):
+            raise RequestError(f"{self.run.state_file} is of another config or seed: choose another --out")
         self.model.load_state_dict(checkpoint.split_by_prefix(tensors, "model"))
         checkpoint.restore_optimizer(self.optimizer, checkpoint.split_by_prefix(tensors, "optimizer"))
         self.generator.set_state(tensors["generator"])
@@ -268,9 +282,8 @@ class Training:
         self.reporter.evaluating(self)
         tensors, kept = checkpoint.load(self.run.model_file)
         self.model.load_state_dict(tensors, strict=False)
-        measured = evaluation.evaluate(
-            self.model, self.train_split, self.world.test.to(self.placement.device), self.train_actions, self.test_actions
-        )
+        test = self.world.test.to(self.placement.device)
+        measured = evaluation.evaluate(self.model, self.train_split, test, self.train_actions, self.test_actions)
         images = self.config.epochs * self.steps * self.batch_size
         angles = self.model.action.angles
         result = {
@@ -281,7 +294,7 @@ class Training:
             "config_hash": self.config.hash,
             "epochs": self.config.epochs,
             "kept_epoch": kept["epoch"],
-            "target": f"relaxed {self.config.relax_steps} steps" if self.config.target == "relaxed" else self.config.target,
+            "target": self.config.target + (f" x{self.config.relax_steps}" if self.config.target == "relaxed" else ""),
             "seconds": self.seconds,
             "evaluation_seconds": time.monotonic() - begun,
             "images_per_second": images / self.seconds,
@@ -309,7 +322,7 @@ def _schedule(kind: str, step: int, total: int) -> float:
     if kind == "constant":
         return 1.0
     at = (step + 1) / total
-    return at / 0.2 if at < 0.2 else (1 - step / total) / 0.8
+    return min(at / 0.2, (1 - step / total) / 0.8, 1.0)
 
 
 def _optimizer(model: Model, config: Config) -> tuple[torch.optim.AdamW, list[float]]:

@@ -6,7 +6,7 @@ The archive holds all of EMNIST (Cohen, Afshar, Tapson and van Schaik, 2017); on
 from __future__ import annotations
 
 import hashlib
-import os
+import http.client
 import shutil
 import urllib.error
 import urllib.request
@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from brojepa.errors import RunError
+from brojepa.errors import RequestError, RunError
 from brojepa.worlds.sources import EMNIST, open_world
 from brojepa.worlds.world import World
 
@@ -25,9 +25,13 @@ PIECE = 1 << 20
 Progress = Callable[[int, int | None], None]
 
 
-def fetch_emnist(directory: Path, *, url: str = URL, md5: str = MD5, progress: Progress = lambda done, all: None) -> World:
+def fetch_emnist(
+    directory: Path, *, url: str = URL, md5: str = MD5, progress: Progress = lambda done, all: None
+) -> World:
     """Download EMNIST letters into a directory and open it; what was downloaded before is not downloaded again."""
     archive = directory / "emnist.zip.part"
+    if not url.startswith(("http://", "https://", "file://")):
+        raise RequestError(f"--url {url!r}: expected an address that starts with https://, http:// or file://")
     try:
         directory.mkdir(parents=True, exist_ok=True)
         _download(url, archive, progress)
@@ -36,8 +40,9 @@ def fetch_emnist(directory: Path, *, url: str = URL, md5: str = MD5, progress: P
         archive.unlink()
     except urllib.error.URLError as error:
         raise RunError(f"cannot download {url} ({error.reason}): {by_hand(directory)}") from None
-    except OSError as error:
-        raise RunError(f"fetching EMNIST into {directory} failed ({error}): repeat to go on, or {by_hand(directory)}") from None
+    except (OSError, http.client.HTTPException, zipfile.BadZipFile) as error:
+        why = f"fetching EMNIST into {directory} failed ({str(error).strip()})"
+        raise RunError(f"{why}: repeat to go on, or {by_hand(directory)}") from None
     return open_world("emnist", directory)
 
 
@@ -51,10 +56,11 @@ def _download(url: str, archive: Path, progress: Progress) -> None:
     try:
         response = urllib.request.urlopen(request, timeout=60)
     except urllib.error.HTTPError as error:
+        error.close()
         if error.code == 416 and have:  # nothing left to send: the file is whole
             return
         raise
-    with response, open(archive, "ab" if response.status == 206 else "wb") as file:
+    with response, archive.open("ab" if response.status == 206 else "wb") as file:
         have = file.tell()
         length = response.headers.get("Content-Length")
         total = have + int(length) if length else None
@@ -68,7 +74,7 @@ def _download(url: str, archive: Path, progress: Progress) -> None:
 
 def _verify(archive: Path, url: str, md5: str) -> None:
     digest = hashlib.md5(usedforsecurity=False)
-    with open(archive, "rb") as file:
+    with archive.open("rb") as file:
         while piece := file.read(PIECE):
             digest.update(piece)
     if digest.hexdigest() != md5:
@@ -84,6 +90,9 @@ def _unpack(archive: Path, directory: Path) -> None:
             raise RunError(f"{archive} holds no {missing}: not the EMNIST archive")
         for name, member in members.items():
             partial = directory / f".{name}.partial"
-            with file.open(member) as source, open(partial, "wb") as target:
-                shutil.copyfileobj(source, target, PIECE)
-            os.replace(partial, directory / name)
+            try:
+                with file.open(member) as source, partial.open("wb") as target:
+                    shutil.copyfileobj(source, target, PIECE)
+                partial.replace(directory / name)
+            finally:
+                partial.unlink(missing_ok=True)

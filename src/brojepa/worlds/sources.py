@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from brojepa.errors import RequestError, unknown
+from brojepa.errors import MissingData, RequestError, unknown
 from brojepa.worlds import idx
 from brojepa.worlds.world import World
 
@@ -74,9 +73,9 @@ def search_path(data_dir: str | Path | None) -> list[Path]:
 
 def open_world(name: str, data_dir: str | Path | None = None) -> World:
     """The world called `mnist` or `emnist`, or the one at a path (a directory of IDX files, or an .npz)."""
+    if data_dir and name != "emnist":
+        raise RequestError(f"--data-dir {data_dir} is for emnist, not for {name}: for your own images use --world PATH")
     if name == "mnist":
-        if data_dir:
-            raise RequestError("mnist is bundled and needs no --data-dir; for your own images use --world PATH")
         world = _from_directory("mnist", BUNDLED, MNIST, n=10)
         if world.source["sha256"] != MNIST_SHA256:
             raise RequestError(f"the bundled MNIST in {BUNDLED} was changed: install brojepa again")
@@ -101,7 +100,7 @@ def _emnist(data_dir: str | Path | None) -> World:
     for place in places:
         if any(_find(place, f) for f in EMNIST.files):
             return _from_directory("emnist", place, EMNIST, n=LETTERS)
-    raise RequestError(
+    raise MissingData(
         f"EMNIST letters not found in {places[0]}: run 'brojepa data fetch emnist', or put "
         f"{', '.join(EMNIST.files)} (plain or .gz) in a directory and name it with --data-dir or BROJEPA_DATA"
     )
@@ -121,7 +120,7 @@ def _from_directory(name: str, directory: Path, layout: Layout, n: int | None = 
         if path is None:
             raise RequestError(f"{directory} lacks the {part}: {file} (plain or .gz)")
         array, sha256 = idx.read(path)
-        if array.ndim != 1 and "labels" in part or array.ndim < 3 and "images" in part:
+        if ("labels" in part and array.ndim != 1) or ("images" in part and array.ndim < 3):
             raise RequestError(f"{path} holds {array.ndim}-dimensional data, not {part}: are two files swapped?")
         arrays.append(array)
         sums.append(sha256)
@@ -142,9 +141,9 @@ def _from_directory(name: str, directory: Path, layout: Layout, n: int | None = 
 def _from_npz(path: Path) -> World:
     """images, labels, and test_images, test_labels; without the latter every fifth image of a state is for test."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             data = {key: file[key] for key in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+    except Exception as error:  # a damaged zip raises any of a dozen kinds, and np.load opens more than .npz
         raise RequestError(f"{path} is not a readable .npz file ({error})") from None
     missing = [key for key in ("images", "labels") if key not in data]
     if missing:
@@ -153,9 +152,11 @@ def _from_npz(path: Path) -> World:
     for key in sorted(data):
         digest.update(key.encode() + np.ascontiguousarray(data[key]).tobytes())
     images, labels = data["images"], data["labels"]
-    if len(images) != len(labels) or labels.ndim != 1:
+    if labels.ndim != 1 or images.shape[:1] != labels.shape:
         raise RequestError(f"{path}: {images.shape} images but {labels.shape} labels, need one label an image")
-    if "test_images" in data and "test_labels" in data:
+    if ("test_images" in data) != ("test_labels" in data):
+        raise RequestError(f"{path} holds only one of test_images and test_labels: give both or neither")
+    if "test_images" in data:
         train, test = (images, labels), (data["test_images"], data["test_labels"])
     else:
         order = labels.argsort(kind="stable")

@@ -45,8 +45,14 @@ class Transitions:
     state that k leads to. With `every_action` each context comes with all actions instead of one."""
 
     def __init__(
-        self, split: Split, group: Cyclic, actions: Sequence[int], *,
-        every_action: bool = False, with_targets: bool = True, shift: int = 0,
+        self,
+        split: Split,
+        group: Cyclic,
+        actions: Sequence[int],
+        *,
+        every_action: bool = False,
+        with_targets: bool = True,
+        shift: int = 0,
     ) -> None:
         self.split, self.group, self.shift = split, group, shift
         self.every_action, self.with_targets = every_action, with_targets

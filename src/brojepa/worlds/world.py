@@ -85,16 +85,24 @@ class World:
 
     @classmethod
     def from_arrays(
-        cls, name: str, train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray], *,
-        n: int | None = None, source: dict[str, Any] | None = None,
+        cls,
+        name: str,
+        train: tuple[np.ndarray, np.ndarray],
+        test: tuple[np.ndarray, np.ndarray],
+        *,
+        n: int | None = None,
+        source: dict[str, Any] | None = None,
     ) -> World:
         """A world from uint8 images [count, height, width] or [count, height, width, channels] and labels 0..n-1.
 
         n is one more than the largest label unless given.
         """  # fmt: skip
+        given = (("train", *train), ("test", *test))
+        for part, images, labels in given:
+            _check_arrays(f"{name}, {part} split", images, labels)
         n = int(max(train[1].max(initial=0), test[1].max(initial=0))) + 1 if n is None else n
         Cyclic(n)
-        parts = [_split(name, part, images, labels, n) for part, (images, labels) in (("train", train), ("test", test))]
+        parts = [_split(name, part, images, labels, n) for part, images, labels in given]
         if parts[0].images.shape[1:] != parts[1].images.shape[1:]:
             shapes = " and ".join("x".join(map(str, p.images.shape[1:])) for p in parts)
             raise RequestError(f"{name}: training and test images differ in shape ({shapes}), they must be alike")
@@ -103,25 +111,32 @@ class World:
         return cls(name, n, parts[0], parts[1], mean, std, {"images": counts, **(source or {})})
 
 
-def _split(name: str, part: str, images: np.ndarray, labels: np.ndarray, n: int) -> Split:
-    where = f"{name}, {part} split"
+def _check_arrays(where: str, images: np.ndarray, labels: np.ndarray) -> None:
     if labels.ndim != 1 or images.ndim not in (3, 4):
         hint = ": are the image and label files swapped?" if labels.ndim > images.ndim else ""
-        raise RequestError(f"{where}: images have {images.ndim} dimensions and labels {labels.ndim}, need 3 or 4 and 1{hint}")
+        raise RequestError(
+            f"{where}: images have {images.ndim} dimensions and labels {labels.ndim}, need 3 or 4 and 1{hint}"
+        )
     if len(images) != len(labels):
         raise RequestError(f"{where}: {len(images)} images but {len(labels)} labels, files of different splits?")
     if images.dtype != np.uint8 or labels.dtype.kind not in "iu":
         raise RequestError(f"{where}: images must be uint8 and labels integers, got {images.dtype} and {labels.dtype}")
     if images.ndim == 4 and images.shape[3] not in (1, 3, 4):
         raise RequestError(f"{where}: images of shape {images.shape[1:]} must be height x width x 1, 3 or 4 channels")
+
+
+def _split(name: str, part: str, images: np.ndarray, labels: np.ndarray, n: int) -> Split:
+    where = f"{name}, {part} split"
     labels = labels.astype(np.int64)
     if len(labels) and not 0 <= labels.min() <= labels.max() < n:
         raise RequestError(f"{where}: labels run from {labels.min()} to {labels.max()}, {n} states need 0 to {n - 1}")
-    counts = np.bincount(labels, minlength=n)
     least = 2 if part == "train" else 1
+    if n > len(labels):  # before counting: one stray label of a billion must not fill the memory
+        raise RequestError(f"{where}: {len(labels)} images for {n} states, each of 0 to {n - 1} needs {least} or more")
+    counts = np.bincount(labels, minlength=n)
     if counts.min() < least:
         raise RequestError(
-            f"{where}: state {counts.argmin()} has {counts.min()} images, every state 0 to {n - 1} needs {least} or more"
+            f"{where}: state {counts.argmin()} has {counts.min()} images, each state 0 to {n - 1} needs {least} or more"
         )
     images = images[:, None] if images.ndim == 3 else np.moveaxis(images, 3, 1)
     return Split(torch.from_numpy(images.copy()), torch.from_numpy(labels))

@@ -1,0 +1,69 @@
+"""Tiny builders shared by the tests: a task, models on it, random batches, a world in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import settings
+from torch import Tensor
+
+from brojepa.config import Config
+from brojepa.models import Model, Task, build
+from brojepa.worlds import Batch, World
+
+checked = settings(deadline=None, derandomize=True, database=None, max_examples=40)
+"""Hypothesis, the same examples every time and without a clock."""
+
+TASK = Task(n=5, shape=(1, 8, 8), mean=(0.3,), std=(0.4,))
+
+
+def config(**values: Any) -> Config:
+    """A small config; the encoder computes in float32 whatever the machine prefers."""
+    return Config().replace(**{"latent": 8, "precision": "float32", **values})
+
+
+def model(task: Task = TASK, seed: int = 0, **values: Any) -> Model:
+    return build(config(**values), task, torch.Generator().manual_seed(seed))
+
+
+def batch(
+    task: Task = TASK, count: int = 40, actions: tuple[int, ...] = (-1, 1), *, every_action: bool = False,
+    targets: bool = True, seed: int = 0,
+) -> Batch:  # fmt: skip
+    """A random batch; every state is there where count >= n."""
+    g = torch.Generator().manual_seed(seed)
+    states = torch.arange(count) % task.n
+    k = torch.tensor(actions)
+    k = k.expand(count, -1) if every_action else k[torch.randint(len(k), (count, 1), generator=g)]
+    images = images_of(task, count, g)
+    target_images = images_of(task, k.numel(), g) if targets else None
+    return Batch(images, states, k, (states[:, None] + k) % task.n, target_images)
+
+
+def images_of(task: Task, count: int, generator: torch.Generator) -> Tensor:
+    return torch.randint(256, (count, *task.shape), dtype=torch.uint8, generator=generator)
+
+
+def blobs(n: int = 5, count: int = 20, seed: int = 0, size: int = 8) -> World:
+    """A world one can learn: state y is a noisy picture of its own; `count` training images of each state."""
+    rng = np.random.default_rng(seed)
+    shapes = rng.integers(0, 256, (n, size, size))
+
+    def split(each: int) -> tuple[np.ndarray, np.ndarray]:
+        states = rng.permutation(np.repeat(np.arange(n), each))
+        noisy = shapes[states] + rng.normal(0, 40, (len(states), size, size))
+        return noisy.clip(0, 255).astype(np.uint8), states
+
+    return World.from_arrays("blobs", split(count), split(6), n=n)
+
+
+def gradients(model: torch.nn.Module) -> dict[str, float]:
+    """The largest gradient of each parameter; 0 where there is none."""
+    return {name: 0.0 if p.grad is None else float(p.grad.abs().max()) for name, p in model.named_parameters()}
+
+
+def number(t: Tensor) -> float:
+    """A scalar tensor as a number; float() warns where a gradient is wanted."""
+    return t.detach().item()
