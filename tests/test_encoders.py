@@ -48,11 +48,23 @@ def test_pixels_are_the_pixels():
 
 
 def test_the_mlp_is_784_256_256_64():
-    layers = [m for m in MLP((1, 28, 28), 64).modules() if not isinstance(m, nn.Sequential | MLP)]
+    layers = [m for m in MLP((1, 28, 28), 64).modules() if not isinstance(m, nn.Sequential | nn.Identity | MLP)]
     kinds = [type(m).__name__ for m in layers]
     assert kinds == ["Flatten", "Linear", "ReLU", "Linear", "ReLU", "Linear"]
     sizes = [(m.in_features, m.out_features) for m in layers if isinstance(m, nn.Linear)]
     assert sizes == [(784, 256), (256, 256), (256, 64)]
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_standardised_latents_have_mean_0_and_variance_1_over_the_batch(kind):
+    torch.manual_seed(0)
+    encoder = ENCODERS[kind]((1, 12, 12), 8, standardise=True).train()
+    z = encoder(3 + 5 * torch.randn(64, 1, 12, 12))
+    assert torch.allclose(z.mean(0), torch.zeros(8), atol=1e-4)
+    assert torch.allclose(z.var(0, unbiased=False), torch.ones(8), atol=1e-2)
+    plain = ENCODERS[kind]((1, 12, 12), 8)
+    count = sum(p.numel() for p in plain.parameters())
+    assert sum(p.numel() for p in encoder.parameters()) == count, "it has no parameters of its own"
 
 
 def test_the_cnn_is_small_and_normalised():

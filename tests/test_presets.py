@@ -76,7 +76,9 @@ def test_every_paper_row_has_the_papers_protocol(name):
     assert config.train_actions == (-1, 1)
     assert config.test_actions is None, "all the others"
     assert config.epochs == (200 if name.endswith("resnet18-consistency") else 25)
-    assert (config.lr, config.batch_size, config.schedule) == (1e-4, 128, "constant")
+    assert config.batch_size == 128
+    if not consistent:  # that row needs a faster schedule and bounded latents, see docs/recipes.md
+        assert (config.lr, config.schedule, config.standardise) == (1e-4, "constant", False)
     assert (config.invariance, config.variance, config.covariance) == (25, 25, 1)
     assert config.latent == 64
     assert (config.target, config.target_encoder, config.shift) == ("sampled", "ema", 0)

@@ -36,6 +36,7 @@ class Config:
     method: Literal["jepa", "supervised"] = knob("jepa", "regress latents, or classify the next state", "model")
     encoder: Literal["mlp", "cnn", "resnet18"] = knob("mlp", "image -> latent")
     latent: int = knob(64, "latent dimension; even for rotations")
+    standardise: bool = knob(False, "end the encoder with a batch norm: latents of mean 0 and variance 1")
     action: Literal[
         "sfr-fixed", "sfr-learned", "mfr-fixed", "mfr-learned", "additive", "lookup", "linear", "fourier", "hybrid"
     ] = knob("mfr-fixed", "latent action: single- or multi-frequency rotation, or an MLP with an action embedding")

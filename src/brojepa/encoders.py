@@ -26,10 +26,15 @@ class Pixels(nn.Module):
         return x.flatten(1)
 
 
+def standardiser(dim: int, on: bool) -> nn.Module:
+    """The last layer of an encoder: each latent dimension at mean 0 and variance 1 over the batch, or nothing."""
+    return nn.BatchNorm1d(dim, affine=False) if on else nn.Identity()
+
+
 class MLP(nn.Module):
     """Two hidden layers of 256 with ReLU: 784-256-256-64 on MNIST."""
 
-    def __init__(self, shape: Shape, dim: int, hidden: int = 256) -> None:
+    def __init__(self, shape: Shape, dim: int, standardise: bool = False, hidden: int = 256) -> None:
         super().__init__()
         self.dim = dim
         self.net = nn.Sequential(
@@ -38,9 +43,10 @@ class MLP(nn.Module):
             nn.Linear(hidden, hidden), nn.ReLU(),
             nn.Linear(hidden, dim),
         )  # fmt: skip
+        self.standardise = standardiser(dim, standardise)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.net(x)
+        return self.standardise(self.net(x).float())
 
 
 def conv(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
@@ -50,7 +56,9 @@ def conv(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
 class CNN(nn.Module):
     """A 4x4 stride-2 stem and three 3x3 convolutions with batch norm, pooled to 3x3 and projected."""
 
-    def __init__(self, shape: Shape, dim: int, widths: tuple[int, int, int, int] = (32, 64, 128, 128)) -> None:
+    def __init__(
+        self, shape: Shape, dim: int, standardise: bool = False, widths: tuple[int, int, int, int] = (32, 64, 128, 128)
+    ) -> None:
         super().__init__()
         if min(shape[1:]) < 2:
             raise RequestError(f"images of {shape[1]} x {shape[2]} are too small for the cnn: use --encoder mlp")
@@ -63,9 +71,10 @@ class CNN(nn.Module):
             conv(c, d, 3), nn.AdaptiveMaxPool2d(3), nn.BatchNorm2d(d), nn.ReLU(),
         )  # fmt: skip
         self.project = nn.Linear(9 * d, dim)
+        self.standardise = standardiser(dim, standardise)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.project(self.features(x).flatten(1))
+        return self.standardise(self.project(self.features(x).flatten(1)).float())
 
 
 class BasicBlock(nn.Module):
@@ -92,7 +101,7 @@ class ResNet18(nn.Module):
     whose shapes differ, are left out.
     """
 
-    def __init__(self, shape: Shape, dim: int) -> None:
+    def __init__(self, shape: Shape, dim: int, standardise: bool = False) -> None:
         super().__init__()
         self.dim = dim
         self.conv1, self.bn1 = conv(shape[0], 64, 3), nn.BatchNorm2d(64)
@@ -101,6 +110,7 @@ class ResNet18(nn.Module):
         self.layer3 = nn.Sequential(BasicBlock(128, 256, 2), BasicBlock(256, 256, 1))
         self.layer4 = nn.Sequential(BasicBlock(256, 512, 2), BasicBlock(512, 512, 1))
         self.fc = nn.Linear(512, dim)
+        self.standardise = standardiser(dim, standardise)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -108,7 +118,7 @@ class ResNet18(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = F.relu(self.bn1(self.conv1(x)), inplace=True)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        return self.fc(x.mean((2, 3)))
+        return self.standardise(self.fc(x.mean((2, 3))).float())
 
 
 ENCODERS = {"mlp": MLP, "cnn": CNN, "resnet18": ResNet18}

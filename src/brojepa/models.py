@@ -257,7 +257,9 @@ def build(config: Config, task: Task, generator: torch.Generator) -> Model:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         by_pixels = config.method == "supervised" and config.encoder == "mlp" and not config.rotates
-        encoder = Pixels(task.shape) if by_pixels else ENCODERS[config.encoder](task.shape, config.latent)
+        encoder = (
+            Pixels(task.shape) if by_pixels else ENCODERS[config.encoder](task.shape, config.latent, config.standardise)
+        )
         if config.encoder != "mlp":
             encoder = encoder.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         action = _action(config, encoder.dim, n)

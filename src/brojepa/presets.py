@@ -45,11 +45,15 @@ def paper_row(world: str, row: str) -> Config:
     return Config().replace(**values)
 
 
-CONSISTENCY = {"consistency": 1.0, "covariance_scale": "dim", "regularise": "context"}
+CONSISTENCY = {
+    "consistency": 10.0, "embedding_scale": 0.3, "standardise": True,
+    "lr": 3e-3, "probe_lr": 1.0, "schedule": "one-cycle",
+}  # fmt: skip
 EMNIST_JEPA: dict[str, object] = {"covariance_scale": "dim", "regularise": "context", "ema_decay": 0.99}
 
 FAST = Config(
     encoder="cnn",
+    standardise=True,
     action="mfr-learned",
     target="mean",
     target_encoder="stop-gradient",
@@ -59,7 +63,7 @@ FAST = Config(
     epochs=4,
     batch_size=256,
     lr=3e-3,
-    angle_lr=3.0,
+    angle_lr=10.0,
     probe_lr=1.0,
     schedule="one-cycle",
     checkpoint="last",
@@ -68,7 +72,7 @@ FAST = Config(
 PRESETS: dict[str, Config] = {
     **{f"{world}/{row}": paper_row(world, row) for world, rows in PAPER_ROWS.items() for row in rows.split()},
     "mnist/fast": FAST,
-    "emnist/fast": FAST.replace(world="emnist", action="mfr-fixed", target="relaxed"),
+    "emnist/fast": FAST.replace(world="emnist", action="mfr-fixed", target="relaxed", relax_steps=20),
 }
 RECOMMENDED = "mnist/fast"
 

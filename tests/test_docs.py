@@ -1,0 +1,54 @@
+"""The documents' Python runs, and what they name exists. A small world stands in for MNIST where a block trains."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from brojepa.config import FIELDS, flag
+from brojepa.presets import PRESETS
+
+ROOT = Path(__file__).parent.parent
+DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCKS = [
+    pytest.param(block, id=f"{path.name}-{i}")
+    for path in DOCS
+    for i, block in enumerate(re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL))
+]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_python_in_the_documents_runs(block, digits, tmp_path, monkeypatch, capsys):
+    """Where a block trains mnist/fast, on a few digits and for one epoch instead."""
+    monkeypatch.chdir(tmp_path)
+    small = f"brojepa.preset('mnist/fast').replace(world={str(digits)!r}, epochs=1, precision='float32')"
+    code = block.replace('brojepa.train("mnist/fast"', f"brojepa.train({small}")
+    code = code.replace('brojepa.open_world("mnist")', f"brojepa.open_world({str(digits)!r})")
+    code = code.replace("epochs=8", "epochs=8, precision='float32'")
+    exec(compile(code, "document", "exec"), {})
+    if "print(" in block:
+        assert capsys.readouterr().out
+
+
+def test_the_bars_of_the_documents_are_learned(tmp_path, monkeypatch, capsys):
+    """docs/worlds.md promises a world that works: its own numbers must show it."""
+    block = next(b.values[0] for b in BLOCKS if "bars.npz" in b.values[0])
+    monkeypatch.chdir(tmp_path)
+    space: dict = {}
+    exec(compile(block.replace("epochs=8", "epochs=8, precision='float32'"), "document", "exec"), space)
+    assert space["run"].result["metrics"]["zero_shot"] > 0.9
+
+
+@pytest.mark.parametrize("path", DOCS, ids=lambda p: p.name)
+def test_links_flags_and_presets_in_the_documents_exist(path):
+    text = path.read_text()
+    for link in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert (path.parent / link).exists(), link
+    run_flags = {"--seed", "--out", "--data-dir", "--device", "--quiet", "--json", "--help", "--debug", "--url"}
+    known = {flag(name) for name in FIELDS} | run_flags
+    for found in set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)):
+        assert found in known, found
+    for found in re.findall(r"brojepa train (\w+/[\w-]+)", text):
+        assert found in PRESETS, found
