@@ -103,8 +103,6 @@ def train(argv: list[str]) -> int:
 
     words = {k: v for k, v in vars(args).items() if k in knobs.FIELDS}
     given: dict[str, Any] = {k: v if isinstance(v, bool) else knobs.parse(k, v) for k, v in words.items()}
-    if "world" in given and given["world"] not in ("mnist", "emnist") and Path(given["world"]).expanduser().exists():
-        given["world"] = str(Path(given["world"]).expanduser().resolve())
     name = args.preset or recommended(given.get("world", "mnist"))
     config = preset(name).replace(**given)
     try:

@@ -130,7 +130,8 @@ def spread(z: Tensor) -> dict[str, float]:
     directions spread. effective_rank: the exponential of the entropy of the normalised singular values (Roy and
     Vetterli, 2007).
     """
-    values = torch.linalg.svdvals((z - z.mean(0)).double())
+    z = z.cpu().double()  # Apple's devices have no float64
+    values = torch.linalg.svdvals(z - z.mean(0))
     share = values / values.sum().clamp(min=1e-30)
     return {
         "latent_std": float(torch.nn.functional.normalize(z, dim=1).std(0).mean() * z.shape[1] ** 0.5),
@@ -184,7 +185,7 @@ def evaluate(
             "per_action": {signed(k): value for k, value in per_action.items()},
             "by_state": {
                 "actions": [signed(k) for k in actions],
-                "accuracy": (right.double() / total[:, None]).tolist(),
+                "accuracy": (right.cpu().double() / total.cpu()[:, None]).tolist(),
             },
             "chance": 1 / model.task.n,
         }

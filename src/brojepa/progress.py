@@ -73,7 +73,8 @@ class Table(Silent):
         config, world = training.config, training.world
         parameters = sum(p.numel() for p in training.model.parameters() if p.requires_grad)
         images = f"{len(training.train_split):,} images of {world.n} states"
-        self._print(f"{training.name or config.hash} seed {training.seed}: {world.title}, {images}")
+        changed = f"{config.hash} ({training.base}, changed)" if training.base else config.hash
+        self._print(f"{training.preset or changed} seed {training.seed}: {world.title}, {images}")
         self._print(
             f"{config.method} {config.encoder} {config.action}, {parameters:,} parameters, on {training.placement}"
         )

@@ -20,7 +20,7 @@ from brojepa import checkpoint, devices, evaluation
 from brojepa.config import Config
 from brojepa.errors import Interrupted, RequestError, RunError
 from brojepa.models import JEPA, Model, Task, action_sets, build
-from brojepa.presets import RECOMMENDED, preset
+from brojepa.presets import PRESETS, RECOMMENDED, preset
 from brojepa.progress import Reporter, Silent
 from brojepa.runs import Run
 from brojepa.worlds import Transitions, World, open_world
@@ -41,12 +41,14 @@ def train(
 ) -> Run:
     """Train a preset or a config with one seed; the finished run.
 
-    A finished run is returned as it is, an interrupted one is resumed. `name` is the preset a config came from: it
-    names the directory where nothing was changed.
+    A finished run is returned as it is, an interrupted one is resumed. `name` is the preset that a config came from:
+    where nothing was changed it names the run.
     """
     if isinstance(config, str):
         name, config = config, preset(config)
     reporter = reporter or Silent()
+    if config.world not in ("mnist", "emnist") and Path(config.world).expanduser().exists():
+        config = config.replace(world=str(Path(config.world).expanduser().resolve()))
     run = Run.locate(out, config, name, seed)
     run.check({"config": config.to_dict(), "seed": seed})
     if run.done:
@@ -102,8 +104,10 @@ class Training:
         reporter: Reporter,
         name: str | None,
     ) -> None:
-        self.run, self.config, self.seed, self.reporter, self.name = run, config, seed, reporter, name
+        self.run, self.config, self.seed, self.reporter = run, config, seed, reporter
         self.world, self.placement = world, placement
+        self.base = name
+        self.preset = name if name and PRESETS.get(name) == config else None
         self.train_actions, self.test_actions = action_sets(config, world.n)
         self.generator = torch.Generator().manual_seed(seed)
         train, held = world.train.hold_out(config.validation, world.n, self.generator)
@@ -134,7 +138,8 @@ class Training:
     def begin(self) -> None:
         """Write what a run directory starts with, or take up the state that is there."""
         header = {
-            "preset": self.name,
+            "preset": self.preset,
+            "base": self.base,
             "seed": self.seed,
             "config": self.config.to_dict(),
             "world": {
@@ -213,7 +218,7 @@ class Training:
     def _finish_epoch(self, images_per_second: float) -> None:
         """Validate, write the epoch's row, keep the model if it is the best so far."""
         row = {"epoch": self.epoch + 1, "step": (self.epoch + 1) * self.steps}
-        row |= dict(zip(self.term_names, self.log.double().mean(0).tolist(), strict=True))
+        row |= dict(zip(self.term_names, self.log.cpu().double().mean(0).tolist(), strict=True))
         row |= self._validate()
         if not math.isfinite(row["validation_loss"]):
             raise RunError(f"the validation loss is not finite after epoch {self.epoch + 1}; try a smaller --lr")
@@ -287,7 +292,7 @@ class Training:
         images = self.config.epochs * self.steps * self.batch_size
         angles = self.model.action.angles
         result = {
-            "preset": self.name,
+            "preset": self.preset,
             "world": self.world.name,
             "split": self.world.source.get("split"),
             "seed": self.seed,

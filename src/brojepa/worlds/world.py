@@ -147,7 +147,7 @@ def _statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     levels = torch.arange(256, dtype=torch.float64) / 255
     means, stds = [], []
     for channel in images.unbind(1):
-        share = torch.from_numpy(np.bincount(channel.numpy().ravel(), minlength=256)).double() / channel.numel()
+        share = torch.bincount(channel.flatten(), minlength=256).double() / channel.numel()
         mean = float((share * levels).sum())
         means.append(mean)
         stds.append(max(float((share * (levels - mean).square()).sum()) ** 0.5, 1 / 255))
