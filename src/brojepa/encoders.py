@@ -57,7 +57,7 @@ class CNN(nn.Module):
     """A 4x4 stride-2 stem and three 3x3 convolutions with batch norm, pooled to 3x3 and projected."""
 
     def __init__(
-        self, shape: Shape, dim: int, standardise: bool = False, widths: tuple[int, int, int, int] = (32, 64, 128, 128)
+        self, shape: Shape, dim: int, standardise: bool = False, widths: tuple[int, int, int, int] = (24, 48, 96, 96)
     ) -> None:
         super().__init__()
         if min(shape[1:]) < 2:
