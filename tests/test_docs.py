@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -52,3 +53,23 @@ def test_links_flags_and_presets_in_the_documents_exist(path):
         assert found in known, found
     for found in re.findall(r"brojepa train (\w+/[\w-]+)", text):
         assert found in PRESETS, found
+
+
+def test_numbers_in_the_table_are_those_of_the_committed_runs():
+    """Each row of the README's table: preset (and flags), then train, seen, zero-shot, rollout, k-NN."""
+    runs = {}
+    for file in (ROOT / "results").rglob("result.json"):
+        config = json.loads((file.parent / "config.json").read_text())
+        base = config["preset"] or config["base"]
+        changed = {k: v for k, v in config["config"].items() if PRESETS[base].to_dict()[k] != v}
+        flags = "".join(f" {flag(k)} {v}" for k, v in changed.items())
+        runs[base + flags] = json.loads(file.read_text())
+    rows = re.findall(r"^\| `([^`]+)` \|(.*)\|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert len(rows) >= 10
+    for name, cells in rows:
+        result = runs[name]
+        values = [cell.strip() for cell in cells.split("|")]
+        told = [None if v == "-" else float(v) for v in values[:5]]
+        metrics = [None if m is None else round(m, 4) for m in result["metrics"].values()]
+        assert told == metrics, name
+        assert values[5] == result["zero_shot_kind"], name
