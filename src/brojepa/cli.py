@@ -245,7 +245,7 @@ def _join_negative(argv: list[str]) -> list[str]:
 
 
 def _preset_list() -> str:
-    lines = ["presets (each with the paper's protocol, 'fast' with ours):"]
+    lines = ["presets (the paper's rows, and 'fast', our recipe; docs/recipes.md says how they differ):"]
     return "\n".join(lines + [f"  {name}" for name in sorted(PRESETS)])
 
 
