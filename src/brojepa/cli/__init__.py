@@ -1,0 +1,75 @@
+"""The `brojepa` command. Thin: parse, call, print; one file for the commands that belong together.
+
+Exit codes: 0 done, 1 the run failed, 2 the request was wrong, 130 interrupted and resumable. An error is one line
+on stderr; `--debug` shows the traceback.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+from brojepa.cli.data import data
+from brojepa.cli.runs import evaluate, train
+from brojepa.errors import BrojepaError, Interrupted, unknown
+from brojepa.presets import RECOMMENDED
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    argv = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in argv
+    argv = [a for a in argv if a != "--debug"]
+    try:
+        return _dispatch(argv)
+    except BrojepaError as error:
+        if debug:
+            raise
+        word = "" if isinstance(error, Interrupted) else "error: "
+        _complain(f"{word}{error}")
+        return error.exit_code
+    except KeyboardInterrupt:
+        _complain("interrupted; the same command goes on from the last checkpoint")
+        return 130
+    except Exception as error:  # a bug, or the machine: still one line unless --debug
+        if debug:
+            raise
+        _complain(f"unexpected error: {type(error).__name__}: {error}; repeat with --debug for the traceback")
+        return 1
+
+
+def _complain(text: str) -> None:
+    """One line on stderr; on a terminal it takes the place of a passing line."""
+    clear = "\r\x1b[K" if sys.stderr.isatty() else ""
+    print(f"{clear}brojepa: {' '.join(text.split())}", file=sys.stderr)
+
+
+def _dispatch(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(HELP)
+        return 0
+    if argv[0] == "--version":
+        from importlib.metadata import version
+
+        print(f"brojepa {version('brojepa')}")
+        return 0
+    name, rest = argv[0], argv[1:]
+    if name not in COMMANDS:
+        if name.startswith("-"):
+            raise unknown("flag", name, ["--help", "--version", "--debug"])
+        raise unknown("command", name, COMMANDS)
+    return COMMANDS[name](rest)
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {"train": train, "eval": evaluate, "data": data}
+
+HELP = "\n".join(
+    [
+        "usage: brojepa COMMAND ... [--debug]",
+        "",
+        "Latent spaces that obey a rule: BRo-JEPA and its baselines.",
+        "",
+        *(f"  {name:<8} {command.__doc__}" for name, command in COMMANDS.items()),
+        "",
+        f"'brojepa train' alone trains {RECOMMENDED} on the bundled MNIST. 'brojepa COMMAND --help' says more.",
+    ]
+)

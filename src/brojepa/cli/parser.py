@@ -1,0 +1,70 @@
+"""What the commands share: a strict parser, flags read off the fields of `Config`, and lists of numbers."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from brojepa import config as knobs
+from brojepa.errors import RequestError, unknown
+from brojepa.presets import PRESETS
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with errors of one line and no guessing of abbreviations."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+
+    def error(self, message: str) -> NoReturn:
+        raise RequestError(f"{message}; see {self.prog} --help")
+
+    def parse(self, argv: Sequence[str]) -> argparse.Namespace:
+        args, rest = self.parse_known_args(argv)
+        if rest:
+            known = [s for s in self._option_string_actions if s.startswith("--")]
+            given = rest[0].split("=")[0]
+            raise (
+                unknown("flag", given, known)
+                if given.startswith("-")
+                else RequestError(f"unexpected {given!r}; see {self.prog} --help")
+            )
+        return args
+
+
+def add_knobs(parser: argparse.ArgumentParser) -> None:
+    group: Any = parser
+    for name, field in knobs.FIELDS.items():
+        group = parser.add_argument_group(field.metadata["group"]) if field.metadata["group"] else group
+        text = field.metadata["help"].replace("%", "%%")
+        if knobs.TYPES[name] is bool:
+            group.add_argument(
+                knobs.flag(name), default=argparse.SUPPRESS, action=argparse.BooleanOptionalAction, help=text
+            )
+            continue
+        allowed = knobs.options(name)
+        metavar = "|".join(map(str, allowed)) if allowed else _metavar(name)
+        group.add_argument(knobs.flag(name), default=argparse.SUPPRESS, metavar=metavar, help=text)
+
+
+def _metavar(name: str) -> str:
+    kind = knobs.TYPES[name]
+    return {int: "INT", float: "FLOAT", str: "WORLD"}.get(kind, "K,K,...")
+
+
+def join_negative(argv: list[str]) -> list[str]:
+    """`--train-actions -1,1` as `--train-actions=-1,1`: argparse takes a value with a leading minus for a flag."""
+    joined: list[str] = []
+    for word in argv:
+        if joined and re.fullmatch(r"--[a-z-]+", joined[-1]) and re.match(r"-[\d.]", word):
+            joined[-1] += "=" + word
+        else:
+            joined.append(word)
+    return joined
+
+
+def preset_list() -> str:
+    lines = ["presets (the paper's rows, and 'fast', our recipe; docs/recipes.md says how they differ):"]
+    return "\n".join(lines + [f"  {name}" for name in sorted(PRESETS)])

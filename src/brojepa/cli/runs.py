@@ -1,0 +1,77 @@
+"""`brojepa train` and `brojepa eval`: one run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from brojepa import config as knobs
+from brojepa.cli.parser import Parser, add_knobs, join_negative, preset_list
+from brojepa.errors import RequestError
+from brojepa.presets import RECOMMENDED, preset, recommended
+
+
+def train(argv: list[str]) -> int:
+    """Train a preset, or a config of your own."""
+    parser = Parser(prog="brojepa train", description=train.__doc__, epilog=preset_list())
+    parser.add_argument("preset", nargs="?", metavar="PRESET", help=f"a named config; default {RECOMMENDED}")
+    add_knobs(parser)
+    run = parser.add_argument_group("run")
+    run.add_argument("--seed", default="0", metavar="INT", help="default 0")
+    run.add_argument("--out", default="runs", metavar="DIR", help="where run directories go; default runs")
+    run.add_argument("--data-dir", metavar="DIR", help="where EMNIST is; default BROJEPA_DATA, then the cache")
+    run.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
+    say = run.add_mutually_exclusive_group()
+    say.add_argument("--quiet", action="store_true", help="print nothing but warnings and errors")
+    say.add_argument("--json", action="store_true", help="print a JSON object an epoch and the result")
+    args = parser.parse(join_negative(argv))
+
+    words = {k: v for k, v in vars(args).items() if k in knobs.FIELDS}
+    given: dict[str, Any] = {k: v if isinstance(v, bool) else knobs.parse(k, v) for k, v in words.items()}
+    name = args.preset or recommended(given.get("world", "mnist"))
+    config = preset(name).replace(**given)
+    try:
+        seed = int(args.seed)
+    except ValueError:
+        seed = -1
+    if not 0 <= seed < 2**63:
+        raise RequestError(f"--seed {args.seed!r}: expected an integer of 0 or more")
+
+    from brojepa import progress, training
+
+    reporter = progress.Silent() if args.quiet else progress.JsonLines() if args.json else progress.Table()
+    training.train(
+        config, seed=seed, out=args.out, data_dir=args.data_dir, device=args.device, reporter=reporter, name=name
+    )
+    return 0
+
+
+def evaluate(argv: list[str]) -> int:
+    """Evaluate a run again: every test image with every action."""
+    parser = Parser(prog="brojepa eval", description=evaluate.__doc__)
+    parser.add_argument("run", metavar="RUN", help="a run directory")
+    parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is, or other images of the same shape")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    args = parser.parse(argv)
+
+    from brojepa import progress
+    from brojepa.evaluation import evaluate_run
+    from brojepa.runs import Run
+
+    run = Run(Path(args.run))
+    measured = evaluate_run(run.path, args.data_dir, args.device)
+    if args.json:
+        print(json.dumps(measured))
+        return 0
+    print(
+        f"{run.path} on {measured['world']}"
+        + ("" if measured["same_images"] else ", other images than it was trained on")
+    )
+    for line in progress.accuracies(measured):
+        print(line)
+    if run.done and measured["same_images"]:
+        same = all(run.result[key] == measured[key] for key in ("metrics", "per_action", "by_state"))
+        print("identical to result.json" if same else "result.json says otherwise: another device or torch version?")
+    return 0
