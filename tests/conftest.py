@@ -127,7 +127,7 @@ def brojepa_process() -> Callable[..., Outcome]:
     """Run the command as a process of its own; `prelude` is Python that runs first, `env` is added to."""
 
     def run(*argv: object, prelude: str = "", env: dict[str, str] | None = None) -> Outcome:
-        words = ["-m", "brojepa.cli", *map(str, argv)]
+        words = ["-m", "brojepa", *map(str, argv)]
         if prelude:
             words = ["-c", f"{prelude}\nimport sys\nfrom brojepa.cli import main\nsys.exit(main())", *words[2:]]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", **(env or {})}

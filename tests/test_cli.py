@@ -261,7 +261,7 @@ def test_quiet_prints_nothing_and_json_prints_json(
 def on_terminal(*words: object) -> tuple[int, str]:
     """Exit code and everything a terminal gets from the command."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "brojepa.cli", *map(str, words)]
+    command = [sys.executable, "-m", "brojepa", *map(str, words)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
         os.close(theirs)
@@ -371,7 +371,7 @@ def test_same_path_with_other_images_is_another_run(
 
 def test_interrupted_run_exits_130_and_resumes(cli: Cli, digits: Path, tmp_path: Path) -> None:
     words = ["train", "--world", str(digits), *SMALL, "--epochs", "15", "--out", str(tmp_path), "--json"]
-    command = [sys.executable, "-m", "brojepa.cli", *words]
+    command = [sys.executable, "-m", "brojepa", *words]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, env=environment, **pipes) as process:

@@ -183,7 +183,7 @@ def test_a_process_stopped_by_a_signal_is_resumed_by_the_same_command(number, co
     """A real process and a real signal, sent once its first epoch is out."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "brojepa.cli", *command, str(tmp_path)], env=environment, text=True,
+        [sys.executable, "-m", "brojepa", *command, str(tmp_path)], env=environment, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
