@@ -1,4 +1,4 @@
-"""Files that are whole or not there: atomic JSON, and safetensors that carry their own metadata and checksum.
+"""Checkpoints: safetensors, written atomically, that carry their own metadata and checksum.
 
 safetensors runs no code when it is read. A checkpoint is one file, so its tensors and its metadata cannot come
 from different moments; the sha256 over both tells a damaged or edited one.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,35 +17,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from brojepa.errors import RunError
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """The whole of data at path, or what was there before."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        try:
-            with partial.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}; make room or name another --out, then repeat") from None
-
-
-def write_json(path: Path, value: Any) -> None:
-    write_atomically(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
-
-
-def read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text())
-    except OSError as error:
-        raise RunError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise RunError(f"{path} is damaged ({error}): remove the run directory and train again") from None
+from brojepa.files import write_atomically
 
 
 def save(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:

@@ -43,6 +43,9 @@ class Config:
     angle_range: Literal["symmetric", "positive"] = knob(
         "symmetric", "learned angles start in [-2pi, 2pi] (symmetric) or [0, 2pi] (positive)"
     )
+    angle_start: Literal["random", "spectral"] = knob(
+        "random", "learned angles start at random, or at turns read off pairs of training images (spectral)"
+    )
     lowest_frequency: Literal[0, 1] = knob(
         1, "fixed multi-frequency: harmonics 1 to N/2, or 0 to N/2 - 1 as the paper's formula has them"
     )
@@ -133,8 +136,10 @@ class Config:
 
     @property
     def hash(self) -> str:
-        """Eight hex digits that name this config."""
-        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:8]
+        """Eight hex digits that name this config, over the values that are not the default, so that a new knob
+        does not rename old runs."""
+        changed = {k: v for k, v in self.to_dict().items() if v != Config().to_dict()[k]}
+        return hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()[:8]
 
 
 TYPES = get_type_hints(Config)

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy
 import torch
 
-from brojepa.checkpoint import write_json
 from brojepa.config import Config
 from brojepa.errors import RequestError, RunError
+from brojepa.files import write_json
 from brojepa.worlds import cache_dir
 
 

@@ -11,17 +11,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from filelock import FileLock, Timeout
 
-from brojepa import checkpoint
+from brojepa import files
 from brojepa.config import Config
-from brojepa.devices import choose_device
 from brojepa.errors import RequestError, RunError
-from brojepa.models import Model, Task, build
 from brojepa.presets import PRESETS
+
+if TYPE_CHECKING:
+    from brojepa.models import Model
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Run:
         """What `result.json` says."""
         if not self.done:
             raise RunError(f"{self.path} has no result.json: the run is not finished, train it to the end first")
-        result = checkpoint.read_json(self.result_file)
+        result = files.read_json(self.result_file)
         if not isinstance(result, dict) or "metrics" not in result:
             raise RunError(f"{self.result_file} is not a run's result: remove it and train again")
         return result
@@ -76,7 +76,7 @@ class Run:
         """What `config.json` says: config, seed, preset, and the world's facts."""
         if not self.config_file.is_file():
             raise RequestError(f"{self.path} is not a run directory: it has no config.json")
-        header = checkpoint.read_json(self.config_file)
+        header = files.read_json(self.config_file)
         if not isinstance(header, dict) or not {"config", "seed", "world"} <= header.keys():
             raise RunError(f"{self.config_file} is not a run's config: remove {self.path} and train again")
         return header
@@ -85,7 +85,7 @@ class Run:
     def environment(self) -> dict[str, Any]:
         """What `env.json` says, or nothing before the run has started."""
         file = self.path / "env.json"
-        return checkpoint.read_json(file) if file.is_file() else {}
+        return files.read_json(file) if file.is_file() else {}
 
     @property
     def config(self) -> Config:
@@ -100,10 +100,16 @@ class Run:
 
     def write_metrics(self, rows: list[dict[str, Any]]) -> None:
         text = "".join(json.dumps(row) + "\n" for row in rows)
-        checkpoint.write_atomically(self.metrics_file, text.encode())
+        files.write_atomically(self.metrics_file, text.encode())
 
     def load(self, device: str = "auto") -> Model:
         """The trained model, ready to predict."""
+        import torch  # here, so that reading results does not wait for it
+
+        from brojepa import checkpoint
+        from brojepa.devices import choose_device
+        from brojepa.models import Task, build
+
         header = self.header
         world = header["world"]
         task = Task(world["states"], tuple(world["shape"]), tuple(world["mean"]), tuple(world["std"]))
@@ -138,7 +144,7 @@ class Run:
     def check(self, header: dict[str, Any]) -> None:
         """An error if config.json is there and describes another run than the parts given."""
         if self.config_file.is_file():
-            here = self.header
+            here = self.header | {"config": self.config.to_dict()}  # with the knobs that have come since
             for part, wanted in header.items():
                 if here.get(part) != wanted:
                     difference = _difference(part, here.get(part), wanted)

@@ -16,9 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from brojepa import checkpoint, devices, evaluation
+from brojepa import checkpoint, devices, evaluation, spectral
 from brojepa.config import Config
 from brojepa.errors import Interrupted, RequestError, RunError
+from brojepa.files import write_json
 from brojepa.models import JEPA, Model, Task, action_sets, build
 from brojepa.presets import PRESETS, RECOMMENDED, preset
 from brojepa.progress import Reporter, Silent
@@ -124,6 +125,10 @@ class Training:
             )
             for split, shift in ((self.train_split, config.shift), (self.held, 0))
         )  # fmt: skip
+        if config.angle_start == "spectral" and self.model.action.learned_angles:
+            theta = self.model.action.theta
+            start = spectral.starting_angles(self.transitions, theta.numel(), self.generator)  # pyright: ignore[reportCallIssue]
+            theta.data.copy_(start)  # pyright: ignore[reportCallIssue]
         self.validation_draw = validation.draw(self.generator)
         self.validation_batch = validation.batch(self.validation_draw, 0, len(self.held))
 
@@ -149,8 +154,8 @@ class Training:
         }  # fmt: skip
         self.run.check({"world": header["world"]})
         if not self.run.config_file.is_file():
-            checkpoint.write_json(self.run.config_file, header)
-        checkpoint.write_json(self.run.path / "env.json", devices.environment(self.placement))
+            write_json(self.run.config_file, header)
+        write_json(self.run.path / "env.json", devices.environment(self.placement))
         resumed = self.run.state_file.is_file()
         if resumed:
             self._restore()
@@ -309,7 +314,7 @@ class Training:
             "validation_loss": kept["validation_loss"],
             "parameters": sum(p.numel() for p in predicting_parameters(self.model)),
         }
-        checkpoint.write_json(self.run.result_file, result)
+        write_json(self.run.result_file, result)
         self.reporter.finished(self, result)
 
 
