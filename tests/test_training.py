@@ -219,7 +219,7 @@ def test_a_second_process_on_a_run_is_refused(small, digits, tmp_path, brojepa_p
         def started(self, training: Training, resumed: bool) -> None:
             changed = small().to_dict()
             words = ["--world", digits, "--device", "cpu", "--out", tmp_path, "--quiet"]
-            for name in ("latent", "precision", "epochs", "batch_size", "lr"):
+            for name in ("latent", "precision", "epochs", "batch_size", "lr", "ema_decay"):
                 words += [f"--{name.replace('_', '-')}", changed[name]]
             seen.append(brojepa_process("train", "mnist/bro-mlp-mfr-fixed", *words))
 

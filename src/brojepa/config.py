@@ -171,6 +171,19 @@ def parse(name: str, text: str) -> Any:
     return text
 
 
+def words(config: Config, base: Config) -> list[str]:
+    """The command-line words that turn the base into the config."""
+    said: list[str] = []
+    for name in FIELDS:
+        value = getattr(config, name)
+        if value != getattr(base, name):
+            text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            said.append(
+                flag(name) if value is True else f"--no-{flag(name)[2:]}" if value is False else f"{flag(name)}={text}"
+            )
+    return said
+
+
 def _is_actions(kind: Any) -> bool:
     return kind == Actions or (get_origin(kind) in (Union, types.UnionType) and Actions in get_args(kind))
 

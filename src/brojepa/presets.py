@@ -49,10 +49,10 @@ def departures(world: str, row: str) -> dict[str, object]:
         values |= CONSISTENCY
     if method != "supervised" and world == "emnist":
         values |= EMNIST_JEPA
-    if method == "bro":
+    if method == "bro" and world == "mnist":
         values |= {"ema_decay": 0.5}
-        if row.endswith("sfr-learned"):
-            values |= {"angle_start": "spectral"}
+    if method == "bro" and row.endswith("sfr-learned"):
+        values |= {"angle_start": "spectral"}
     return values
 
 

@@ -123,13 +123,37 @@ class Run:
             ) from None
         return model.to(choose_device(device)).eval()
 
+    @property
+    def _lock(self) -> FileLock:
+        return FileLock(self.state_file.parent / "lock", is_singleton=False)
+
+    def make(self) -> None:
+        """The directory."""
+        try:
+            self.state_file.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"cannot write to {self.path}: {error.strerror}; name another place with --out") from None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a process holds the run at this moment."""
+        if not self.state_file.parent.is_dir():
+            return False
+        lock = self._lock
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            return True
+        lock.release()
+        return False
+
     @contextmanager
     def claim(self) -> Iterator[None]:
         """Hold the run for this process; an error if another one does."""
-        lock = FileLock(self.state_file.parent / "lock", timeout=0)
+        self.make()
+        lock = self._lock
         try:
-            self.state_file.parent.mkdir(parents=True, exist_ok=True)
-            lock.acquire()
+            lock.acquire(timeout=1)  # `busy` may hold it for a moment
         except Timeout:
             raise RunError(
                 f"{self.path} is being trained by another process: wait for it, or choose another --out"
@@ -149,6 +173,16 @@ class Run:
                 if here.get(part) != wanted:
                     difference = _difference(part, here.get(part), wanted)
                     raise RequestError(f"{self.path} holds another run ({difference}): choose another --out")
+
+
+def absolute_world(config: Config) -> Config:
+    """The config with a world of one's own named by its whole path, so that a run means the same everywhere."""
+    path = Path(config.world).expanduser()
+    return (
+        config
+        if config.world in ("mnist", "emnist") or not path.exists()
+        else config.replace(world=str(path.resolve()))
+    )
 
 
 def _difference(part: str, here: Any, wanted: Any) -> str:

@@ -23,7 +23,7 @@ from brojepa.files import write_json
 from brojepa.models import JEPA, Model, Task, action_sets, build
 from brojepa.presets import PRESETS, RECOMMENDED, preset
 from brojepa.progress import Reporter, Silent
-from brojepa.runs import Run
+from brojepa.runs import Run, absolute_world
 from brojepa.worlds import Transitions, World, open_world
 
 CHECK_EVERY = 100  # steps between looks at whether the loss is finite
@@ -48,8 +48,7 @@ def train(
     if isinstance(config, str):
         name, config = config, preset(config)
     reporter = reporter or Silent()
-    if config.world not in ("mnist", "emnist") and Path(config.world).expanduser().exists():
-        config = config.replace(world=str(Path(config.world).expanduser().resolve()))
+    config = absolute_world(config)
     run = Run.locate(out, config, name, seed)
     run.check({"config": config.to_dict(), "seed": seed})
     if run.done:

@@ -49,6 +49,24 @@ def add_knobs(parser: argparse.ArgumentParser) -> None:
         group.add_argument(knobs.flag(name), default=argparse.SUPPRESS, metavar=metavar, help=text)
 
 
+def given_knobs(args: argparse.Namespace) -> dict[str, Any]:
+    """The knobs that the command line sets, as values of `Config`."""
+    words = {k: v for k, v in vars(args).items() if k in knobs.FIELDS}
+    return {k: v if isinstance(v, bool) else knobs.parse(k, v) for k, v in words.items()}
+
+
+def integers(flag: str, text: str) -> list[int]:
+    """Integers of 0 or more, as in 3, 0,2,5 or 0-5."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        form = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", part.strip())
+        first, last = (int(form[1]), int(form[2] or form[1])) if form else (1, 0)
+        if last < first or last - first > 10_000:
+            raise RequestError(f"{flag} {text!r}: expected integers of 0 or more, as in 3, 0,2,5 or 0-5")
+        numbers += range(first, last + 1)
+    return list(dict.fromkeys(numbers))
+
+
 def _metavar(name: str) -> str:
     kind = knobs.TYPES[name]
     return {int: "INT", float: "FLOAT", str: "WORLD"}.get(kind, "K,K,...")

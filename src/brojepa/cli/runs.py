@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-from brojepa import config as knobs
-from brojepa.cli.parser import Parser, add_knobs, join_negative, preset_list
+from brojepa.cli.parser import Parser, add_knobs, given_knobs, join_negative, preset_list
 from brojepa.errors import RequestError
 from brojepa.presets import RECOMMENDED, preset, recommended
 
@@ -27,8 +25,7 @@ def train(argv: list[str]) -> int:
     say.add_argument("--json", action="store_true", help="print a JSON object an epoch and the result")
     args = parser.parse(join_negative(argv))
 
-    words = {k: v for k, v in vars(args).items() if k in knobs.FIELDS}
-    given: dict[str, Any] = {k: v if isinstance(v, bool) else knobs.parse(k, v) for k, v in words.items()}
+    given = given_knobs(args)
     name = args.preset or recommended(given.get("world", "mnist"))
     config = preset(name).replace(**given)
     try:

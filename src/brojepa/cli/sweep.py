@@ -1,0 +1,164 @@
+"""`brojepa sweep`: many runs."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from brojepa import config as knobs
+from brojepa.cli.parser import Parser, add_knobs, given_knobs, integers, join_negative, preset_list
+from brojepa.errors import Interrupted, RequestError, RunError, unknown
+
+if TYPE_CHECKING:
+    from brojepa.sweep import Job
+
+POLL = 0.2  # seconds between two looks at the processes
+QUEUE_POLL = 10.0  # and at Slurm's queue
+
+
+def sweep(argv: list[str]) -> int:
+    """Train many presets with many seeds: a table of the paper, a pattern, a grid."""
+    parser = Parser(prog="brojepa sweep", description=sweep.__doc__, epilog=preset_list())
+    parser.add_argument(
+        "what", nargs="*", metavar="WHAT", help="table1, table2, presets or patterns like 'mnist/bro-*'"
+    )
+    many = parser.add_argument_group("sweep")
+    many.add_argument("--seeds", default="0-5", metavar="INTS", help="such as 0-5 or 0,2,7; default 0-5, the paper's")
+    many.add_argument(
+        "--grid", nargs="+", action="append", default=[], metavar="KNOB VALUE",
+        help="a knob and the values it takes, as in --grid lr 1e-4 3e-4; several make a product",
+    )  # fmt: skip
+    many.add_argument("--jobs", metavar="INT", help="runs at once; default one for each core, at most 4")
+    many.add_argument("--slurm", nargs="?", const="", metavar="KEY=VALUE,...", help="on Slurm: see docs/cluster.md")
+    many.add_argument("--out", default="runs", metavar="DIR", help="where run directories go; default runs")
+    many.add_argument("--data-dir", metavar="DIR", help="where EMNIST is; default BROJEPA_DATA, then the cache")
+    many.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
+    many.add_argument("--dry-run", action="store_true", help="say what would run and how each run stands")
+    add_knobs(parser)
+    args = parser.parse(join_negative(argv))
+    if not args.what:
+        raise RequestError("nothing to sweep: name table1, table2, presets or a pattern, as in 'brojepa sweep table1'")
+
+    from brojepa.sweep import cores, plan
+
+    jobs = plan(
+        args.what, integers("--seeds", args.seeds), args.out,
+        changes=given_knobs(args), grid=dict(_grid(words) for words in args.grid),
+        data_dir=args.data_dir, device=args.device,
+    )  # fmt: skip
+    if args.dry_run:
+        return _dry_run(jobs)
+    if args.slurm is not None:
+        return _on_slurm(jobs, args.slurm, args.out)
+    workers = integers("--jobs", args.jobs)[0] if args.jobs else min(4, cores())
+    if workers < 1:
+        raise RequestError(f"--jobs must be at least 1, got {args.jobs}")
+    return _here(jobs, workers)
+
+
+def _grid(words: list[str]) -> tuple[str, list[Any]]:
+    name, values = words[0].removeprefix("--").replace("-", "_"), words[1:]
+    if name not in knobs.FIELDS:
+        raise unknown("knob in --grid", words[0], knobs.FIELDS)
+    if not values:
+        raise RequestError(f"--grid {words[0]} has no values: give some, as in --grid lr 1e-4 3e-4")
+    if knobs.TYPES[name] is bool:
+        switch = {"true": True, "false": False}
+        for value in values:
+            if value.lower() not in switch:
+                raise unknown(f"value of {words[0]} in --grid", value, switch)
+        return name, [switch[value.lower()] for value in values]
+    return name, [knobs.parse(name, value) for value in values]
+
+
+def _dry_run(jobs: Sequence[Job]) -> int:
+    for job in jobs:
+        standing = "done" if job.run.done else f"epoch {job.epoch}/{job.config.epochs}" if job.epoch else "new"
+        print(f"{standing:<12} brojepa {shlex.join(job.command()[3:])}")
+    done = sum(job.run.done for job in jobs)
+    print(f"{len(jobs)} runs, {done} done, {len(jobs) - done} to do")
+    return 0
+
+
+class _Stop:
+    """SIGINT and SIGTERM, remembered."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __enter__(self) -> _Stop:
+        self.before = {s: signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def _ask(self, *_: object) -> None:
+        self.asked = True
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+
+def _here(jobs: Sequence[Job], workers: int) -> int:
+    from brojepa.overview import Overview
+    from brojepa.sweep import Local
+
+    local, overview = Local(jobs, workers), Overview(jobs, workers)
+    with _Stop() as stop:
+        while not local.finished and not stop.asked:
+            local.step()
+            overview.show(local.status)
+            time.sleep(POLL)
+        if stop.asked:
+            local.stop()
+    overview.show(local.status, last=True)
+    return _verdict(jobs, local.status, stop.asked)
+
+
+def _verdict(jobs: Sequence[Job], status: dict, interrupted: bool) -> int:
+    from brojepa.overview import failures
+
+    done, failed = (sum(s.state == state for s in status.values()) for state in ("done", "failed"))
+    if interrupted and done + failed < len(jobs):
+        raise Interrupted(f"stopped with {done} of {len(jobs)} runs done; the same command goes on")
+    for line in failures(jobs, status):
+        print(line)
+    if failed:
+        raise RunError(f"{failed} of {len(jobs)} runs failed; the same command tries them again")
+    print(f"{done} runs done")
+    return 0
+
+
+def _on_slurm(jobs: Sequence[Job], request: str, out: str) -> int:
+    from brojepa import cluster
+    from brojepa.overview import Overview
+    from brojepa.sweep import Status
+
+    submitted = cluster.submit(jobs, cluster.parse_slurm(request), out)
+    print(f"queued {', '.join(submitted)}" if submitted else "nothing to queue: every run is done or in a job")
+    overview, names = Overview(jobs, 1), {"queued": "waiting", "new": "waiting"}
+    with _Stop() as stop:
+        while True:
+            standings = cluster.states(jobs, out)
+            status = {
+                job.run.path: Status(names.get(s.state, s.state), s.why) for job, s in zip(jobs, standings, strict=True)
+            }
+            overview.show(status)
+            if stop.asked or not any(s.held for s in standings):
+                break
+            _sleep(QUEUE_POLL, stop)
+    overview.show(status, last=True)
+    if stop.asked and any(s.held for s in standings):
+        held = sorted({s.job for s in standings if s.held})
+        raise Interrupted(
+            f"the jobs go on without this command; repeat it to see how they do, or cancel: scancel {' '.join(held)}"
+        )
+    return _verdict(jobs, status, stop.asked)
+
+
+def _sleep(seconds: float, stop: _Stop) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not stop.asked:
+        time.sleep(POLL)
