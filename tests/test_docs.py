@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from brojepa.config import FIELDS, flag
+from brojepa.cli import COMMANDS
+from brojepa.config import flag
 from brojepa.presets import PRESETS
 
 ROOT = Path(__file__).parent.parent
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCKS = [
     pytest.param(block, id=f"{path.name}-{i}")
@@ -43,13 +45,12 @@ def test_the_bars_of_the_documents_are_learned(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("path", DOCS, ids=lambda p: p.name)
-def test_links_flags_and_presets_in_the_documents_exist(path):
+def test_links_flags_and_presets_in_the_documents_exist(path, cli):
     text = path.read_text()
     for link in re.findall(r"\]\(([^)#:]+)\)", text):
         assert (path.parent / link).exists(), link
-    run_flags = {"--seed", "--out", "--data-dir", "--device", "--quiet", "--json", "--help", "--debug", "--url"}
-    known = {flag(name) for name in FIELDS} | run_flags
-    for found in set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)):
+    known = {"--debug", "--version"}.union(*(FLAG.findall(cli(name, "--help").out) for name in COMMANDS))
+    for found in set(FLAG.findall(text)):
         assert found in known, found
     for found in re.findall(r"brojepa train (\w+/[\w-]+)", text):
         assert found in PRESETS, found

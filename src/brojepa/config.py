@@ -138,7 +138,8 @@ class Config:
     def hash(self) -> str:
         """Eight hex digits that name this config, over the values that are not the default, so that a new knob
         does not rename old runs."""
-        changed = {k: v for k, v in self.to_dict().items() if v != Config().to_dict()[k]}
+        plain = Config().to_dict()
+        changed = {k: v for k, v in self.to_dict().items() if v != plain[k]}
         return hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()[:8]
 
 

@@ -26,7 +26,7 @@ CLEAR = 2.0  # an eigenvalue counts if it is this many times the largest that sh
 def features(images: Tensor, width: int, generator: torch.Generator) -> Tensor:
     """Centred random ReLU features of images [count, c, h, w] -> [count, width]."""
     x = images.flatten(1).float()
-    x = (x - x.mean()) / x.std()
+    x = (x - x.mean()) / x.std().clamp(min=1e-6)
     weights = torch.randn(x.shape[1], width, generator=generator) / x.shape[1] ** 0.5
     f = torch.relu(x @ weights.to(x.device) + torch.randn(width, generator=generator).to(x.device) / 2)
     return f - f.mean(0)
@@ -35,7 +35,7 @@ def features(images: Tensor, width: int, generator: torch.Generator) -> Tensor:
 def eigenvalues(f: Tensor, g: Tensor) -> Tensor:
     """Eigenvalues of the ridge regression from rows of f to rows of g, largest first."""
     covariance = f.T @ f / len(f)
-    covariance.diagonal().add_(RIDGE * covariance.diagonal().mean())
+    covariance.diagonal().add_(RIDGE * covariance.diagonal().mean().clamp(min=1e-12))
     values = torch.linalg.eigvals(torch.linalg.solve(covariance, f.T @ g / len(f)).cpu().double())
     return values[values.abs().argsort(descending=True)]
 

@@ -10,7 +10,9 @@ import sys
 from collections.abc import Callable, Sequence
 
 from brojepa.cli.data import data
+from brojepa.cli.report import report
 from brojepa.cli.runs import evaluate, train
+from brojepa.cli.sweep import sweep
 from brojepa.errors import BrojepaError, Interrupted, unknown
 from brojepa.presets import RECOMMENDED
 
@@ -60,7 +62,9 @@ def _dispatch(argv: list[str]) -> int:
     return COMMANDS[name](rest)
 
 
-COMMANDS: dict[str, Callable[[list[str]], int]] = {"train": train, "eval": evaluate, "data": data}
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "train": train, "eval": evaluate, "sweep": sweep, "report": report, "data": data,
+}  # fmt: skip
 
 HELP = "\n".join(
     [

@@ -1,0 +1,119 @@
+"""Runs as tables beside the paper's numbers.
+
+    records.py  finished runs, read from run directories or from a CSV
+    rows.py     records of one config gathered into a line, beside the paper's row, with notes
+    views.py    what is shown: lines, single runs, accuracy per action, two lines compared
+    render.py   Markdown, LaTeX, CSV, JSON
+
+Each function takes paths (run directories, directories of them at any depth, CSV files of runs) and returns a view with
+`markdown()`, `latex()`, `csv()`, `json()`, and `rows()`, the dictionaries that the last two write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from brojepa.errors import RequestError, unknown
+from brojepa.report.records import METRICS, Found, find
+from brojepa.report.render import FORMATS, View
+from brojepa.report.rows import TABLES, Line, Section, all_lines, departures, table_lines
+from brojepa.report.views import Comparison, PerAction, Runs, Table
+from brojepa.statistics import paired, summarise
+
+__all__ = [
+    "FORMATS", "TABLES", "Comparison", "PerAction", "Runs", "Table", "View", "compare", "departures", "per_action",
+    "runs", "table",
+]  # fmt: skip
+
+Paths = str | Path | Iterable[str | Path]
+
+
+def table(paths: Paths = "runs", table: int | None = None, *, intervals: bool = False) -> Table:
+    """One of the paper's two tables with our runs in it, or every config found; `intervals` shows 95 % intervals."""
+    found = _find(paths)
+    return Table(_sections(found, table), intervals, _remarks(found))
+
+
+def runs(paths: Paths = "runs", table: int | None = None) -> Runs:
+    """Every run by itself."""
+    found = _find(paths)
+    return Runs(_with_runs(_sections(found, table), f"table {table}"), _remarks(found))
+
+
+def per_action(paths: Paths = "runs", table: int | None = None) -> PerAction:
+    """Accuracy of every action, from the run directories among paths."""
+    found = _find(paths)
+    known = [record for record in found.records if record.per_action]
+    if not known:
+        raise RequestError("accuracies per action are in result.json only: give run directories, not a CSV")
+    remarks = _remarks(found)
+    if len(known) < len(found.records):
+        remarks.append(f"{_count(len(found.records) - len(known))} from CSV without accuracies per action left out")
+    return PerAction(_with_runs(_sections(Found(known, 0), table), f"table {table}"), remarks)
+
+
+def compare(paths: Paths, first: str, second: str) -> Comparison:
+    """Two lines, each a preset or the hash of a changed config, paired by seed."""
+    found = _find(paths)
+    lines = [line for section in all_lines(found.records) for line in section.lines]
+    a, b = _named(lines, first), _named(lines, second)
+    ours, theirs = ({record.seed: record for record in line.records} for line in (a, b))
+    seeds = sorted(ours.keys() & theirs.keys())
+    if len(seeds) < 2:
+        raise RequestError(
+            f"{first} has seeds {_list(a.seeds)} and {second} has {_list(b.seeds)}: a comparison needs two in common"
+        )
+    means, metrics = {}, {}
+    for metric in METRICS:
+        values = [[getattr(by_seed[seed], metric) for seed in seeds] for by_seed in (ours, theirs)]
+        if None not in values[0] + values[1]:
+            means[metric] = (summarise(values[0]).mean, summarise(values[1]).mean)
+            metrics[metric] = paired(*values)
+    return Comparison(first, second, seeds, means, metrics, _remarks(found))
+
+
+def _find(paths: Paths) -> Found:
+    return find([paths] if isinstance(paths, (str, Path)) else paths)
+
+
+def _sections(found: Found, table: int | None) -> list[Section]:
+    if table is None:
+        return all_lines(found.records)
+    if table not in TABLES:
+        raise unknown("table", str(table), map(str, TABLES))
+    return table_lines(found.records, table)
+
+
+def _with_runs(sections: list[Section], what: str) -> list[Section]:
+    kept = [replace(section, lines=[line for line in section.lines if line.records]) for section in sections]
+    if not any(section.lines for section in kept):
+        raise RequestError(f"none of these runs is in {what}: leave --table out to see them all")
+    return kept
+
+
+def _named(lines: list[Line], name: str) -> Line:
+    """The one line of a preset or of a config's hash."""
+    found = [line for line in lines if line.reference == name]
+    if len(found) > 1:
+        splits = " and ".join(str(line.split) for line in found)
+        raise RequestError(f"{name} has runs on several splits ({splits}): give the paths of one")
+    if not found:
+        changed = [line.reference for line in lines if line.name == name]
+        if changed:
+            raise RequestError(f"{name} has only runs with changed values: name one by its hash, {_list(changed)}")
+        raise unknown("row", name, [line.reference for line in lines])
+    return found[0]
+
+
+def _remarks(found: Found) -> list[str]:
+    return [f"{_count(found.unfinished)} not finished, left out"] if found.unfinished else []
+
+
+def _count(runs: int) -> str:
+    return f"{runs} run{'s' if runs > 1 else ''}"
+
+
+def _list(items: Iterable[object]) -> str:
+    return ", ".join(map(str, items))

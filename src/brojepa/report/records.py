@@ -1,0 +1,227 @@
+"""Finished runs as flat records, read from run directories and from the CSV that `brojepa report --runs` writes.
+
+A record keeps its whole config: what is called a preset, and what counts as changed from it, is judged against the
+presets as they are now, whichever way the record came.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from brojepa.config import Config
+from brojepa.errors import BrojepaError, RequestError, RunError
+from brojepa.presets import PRESETS
+from brojepa.runs import Run
+
+METRICS = ("train", "seen", "zero_shot", "rollout", "knn")
+NAMES = {config: name for name, config in PRESETS.items()}
+
+
+@dataclass(frozen=True)
+class Record:
+    """One finished run."""
+
+    started_from: str | None
+    config: Config
+    world: str
+    split: str | None
+    seed: int
+    epochs: int
+    kept_epoch: int | None
+    target: str
+    zero_shot_kind: str
+    train: float | None
+    seen: float | None
+    zero_shot: float | None
+    rollout: float | None
+    knn: float | None
+    chance: float
+    seconds: float | None
+    evaluation_seconds: float | None
+    images_per_second: float | None
+    parameters: int | None
+    validation_loss: float | None
+    precision: str | None
+    device: str | None
+    threads: int | None
+    torch: str | None
+    commit: str | None
+    source: str = field(compare=False)
+    per_action: dict[str, float] | None = field(compare=False, default=None)
+
+    @property
+    def preset(self) -> str | None:
+        """The preset this is a run of, with nothing changed."""
+        return NAMES.get(self.config)
+
+    @property
+    def base(self) -> str | None:
+        """The preset that the config was made from, if there still is one of that name."""
+        return self.preset or (self.started_from if self.started_from in PRESETS else None)
+
+    @cached_property
+    def changes(self) -> dict[str, Any]:
+        """What differs from the base, or from the paper's plain protocol where there is none."""
+        return difference(self.config, PRESETS[self.base] if self.base else Config())
+
+    @cached_property
+    def config_hash(self) -> str:
+        return self.config.hash
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What one run is: two records with the same key must agree."""
+        return self.base, self.config, self.split, self.seed
+
+    @property
+    def metrics(self) -> tuple[float | None, ...]:
+        return tuple(getattr(self, name) for name in METRICS)
+
+
+COLUMNS: tuple[str, ...] = (
+    "preset", "base", "changes", "world", "split", "seed", "config_hash", "epochs", "kept_epoch", "target",
+    "zero_shot_kind", *METRICS, "chance", "seconds", "evaluation_seconds", "images_per_second", "parameters",
+    "validation_loss", "precision", "device", "threads", "torch", "commit", "config",
+)  # fmt: skip
+_TYPES = {f.name: f.type.removesuffix(" | None") for f in fields(Record) if isinstance(f.type, str)}
+_STORED = [name for name in COLUMNS if name in _TYPES and name != "config"]
+_REQUIRED = {f.name for f in fields(Record) if isinstance(f.type, str) and not f.type.endswith("None")}
+
+
+def difference(config: Config, plain: Config) -> dict[str, Any]:
+    """The values in which config differs from plain."""
+    other = plain.to_dict()
+    return {name: value for name, value in config.to_dict().items() if value != other[name]}
+
+
+def spoken(changes: dict[str, Any]) -> str:
+    """`schedule one-cycle, lr 0.001`: config values as one says them."""
+    return ", ".join(f"{name.replace('_', '-')} {_spoken(value)}" for name, value in changes.items())
+
+
+def _spoken(value: Any) -> str:
+    if value is None:
+        return "default"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    if isinstance(value, float):
+        return f"{value:g}"
+    return Path(value).name if isinstance(value, str) and os.sep in value else str(value)
+
+
+class Found(NamedTuple):
+    """What lies under some paths: finished runs, each once, and how many are not finished."""
+
+    records: list[Record]
+    unfinished: int
+
+
+def find(paths: Iterable[str | Path]) -> Found:
+    """The runs under paths: run directories, directories of them at any depth, or CSV files."""
+    runs: dict[tuple[Any, ...], Record] = {}
+    unfinished: set[Path] = set()
+    for path in map(Path, paths):
+        if not path.exists():
+            raise RequestError(f"no such path: {path}; name run directories, directories of them, or a CSV of runs")
+        here, cut_off = (_read_csv(path), []) if path.is_file() else _walk(path)
+        if not here:
+            left = f", only {len(cut_off)} that are not finished" if cut_off else ""
+            raise RequestError(f"no runs under {path}{left}: train some with brojepa train --out DIR")
+        for record in here:
+            known = runs.setdefault(record.key, record)
+            if known.metrics != record.metrics:
+                raise RunError(
+                    f"{known.source} and {record.source} are the same run ({record.base or record.config_hash}, "
+                    f"seed {record.seed}) and disagree: report one of them"
+                )
+            if known.per_action is None:
+                runs[record.key] = record
+        unfinished.update(directory.resolve() for directory in cut_off)
+    return Found(list(runs.values()), len(unfinished))
+
+
+def _walk(top: Path) -> tuple[list[Record], list[Path]]:
+    """The finished runs below a directory, and the directories of those that are not."""
+    finished, cut_off = [], []
+    for directory, below, files in os.walk(top, onerror=_unreadable):
+        below.sort()
+        if "result.json" in files:
+            finished.append(_from_run(Run(Path(directory))))
+        elif "config.json" in files:
+            cut_off.append(Path(directory))
+        if {"result.json", "config.json"} & {*files}:
+            below.clear()
+    return finished, cut_off
+
+
+def _unreadable(error: OSError) -> None:
+    raise RunError(f"cannot read {error.filename}: {error.strerror}") from None
+
+
+def _from_run(run: Run) -> Record:
+    result, header, environment = run.result, run.header, run.environment
+    try:
+        config = run.config
+    except BrojepaError as error:
+        raise RunError(f"{run.config_file}: {error}") from None
+    try:
+        values = {**environment, **result, **result["metrics"]}
+        stored = {name: _checked(name, values.get(name)) for name in _STORED}
+        per_action = {action: float(value) for action, value in result.get("per_action", {}).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise RunError(f"{run.result_file} is not a run's result ({error}): train the run again") from None
+    base = header.get("base") or header.get("preset")
+    return Record(started_from=base, config=config, source=str(run.path), per_action=per_action or None, **stored)
+
+
+def _checked(name: str, value: Any) -> Any:
+    """The value of a field, or an error if the field cannot have it."""
+    if value is None:
+        if name in _REQUIRED:
+            raise ValueError(f"no {name}")
+        return None
+    allowed = {"int": int, "float": (int, float), "str": str}[_TYPES[name]]
+    if not isinstance(value, allowed) or (isinstance(value, float) and not math.isfinite(value)):
+        raise ValueError(f"{name} is {value!r}")
+    return float(value) if _TYPES[name] == "float" else value
+
+
+def row(record: Record) -> dict[str, Any]:
+    """A record by the names of COLUMNS, which as CSV can be read again; changes in words."""
+    told = {"changes": spoken(record.changes), "config": record.config.to_dict()}
+    return {name: told[name] if name in told else getattr(record, name) for name in COLUMNS}
+
+
+def _read_csv(path: Path) -> list[Record]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            lines = list(csv.reader(file))
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error):
+        lines = []
+    if not lines or tuple(lines[0]) != COLUMNS:
+        raise RequestError(f"{path} is not a CSV of runs: give one that brojepa report --runs --format csv wrote")
+    return [_from_csv(cells, f"{path} line {number}") for number, cells in enumerate(lines[1:], 2)]
+
+
+def _from_csv(cells: list[str], source: str) -> Record:
+    kinds = {"int": int, "float": float, "str": str}
+    try:
+        texts = dict(zip(COLUMNS, cells, strict=True))
+        values = {name: kinds[_TYPES[name]](texts[name]) if texts[name] else None for name in _STORED}
+        stored = {name: _checked(name, value) for name, value in values.items()}
+        config = Config.from_dict(json.loads(texts["config"]))
+    except (ValueError, TypeError) as error:
+        raise RequestError(f"{source} is not a run ({error}): write the CSV again") from None
+    return Record(started_from=texts["base"] or None, config=config, source=source, **stored)

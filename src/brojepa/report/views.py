@@ -1,0 +1,246 @@
+"""The four reports: lines beside the paper's rows, single runs, accuracy per action, and two lines compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from brojepa.report.records import METRICS, Record, row, spoken
+from brojepa.report.render import NOTHING, Grid, View, number, signed, spread
+from brojepa.report.rows import Line, Measured, Section, departures
+from brojepa.statistics import CONFIDENCE, Paired, Summary, summarise
+
+MARKS = {"within": "=", "above": "↑", "below": "↓", None: ""}
+TITLES = {"zero_shot": "zero-shot", "knn": "k-NN"}
+SIDE_BY_SIDE = 5  # lines in one grid of accuracies per action
+INTERVAL = f"{CONFIDENCE:.0%}".replace("%", " %")
+
+
+@dataclass(frozen=True)
+class Table(View):
+    """Mean and standard deviation over seeds, beside the paper's."""
+
+    sections: list[Section]
+    intervals: bool = False
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def legend(self) -> str:
+        ours = f"Mean [{INTERVAL} interval of the mean]" if self.intervals else "Mean ± sample standard deviation"
+        return (
+            f"{ours} over seeds; diff is our mean less the paper's: = within the paper's standard deviation, "
+            "↑ above, ↓ below."
+        )
+
+    def grids(self, long_names: bool = False) -> list[Grid]:
+        return [grid for section in self.sections for grid in self._of_section(section, long_names)]
+
+    def _of_section(self, section: Section, long_names: bool) -> list[Grid]:
+        """Two grids, to fit a screen: seen and zero-shot with what one must know of the runs, then the rest."""
+        first, second = ("seen", "zero_shot"), ("train", "rollout", "knn")
+        notes = list(dict.fromkeys(note for line in section.lines for note in line.notes()))
+        headline: list[list[str] | str] = []
+        others: list[list[str] | str] = []
+        family = None
+        for line in section.lines:
+            if line.family != family:
+                family = line.family
+                headline.append(family)
+                others.append(family)
+            name = line.method if long_names else line.label
+            runs = [str(len(line.records)), line.distinct("epochs") or NOTHING]
+            kind = line.distinct("zero_shot_kind") or NOTHING
+            headline.append([name, *runs, *self._cells(line, first), kind, _numbers(line.notes(), notes)])
+            others.append([name, *self._cells(line, second)])
+        title = f"{section.title}, chance {number(section.chance)}"
+        header = ["row", "seeds", "epochs", *_columns(first), "kind", "notes"]
+        return [
+            Grid(title, header, headline, notes),
+            Grid(f"{section.title}, the other metrics", ["row", *_columns(second)], others),
+        ]
+
+    def _cells(self, line: Line, metrics: tuple[str, ...]) -> list[str]:
+        cells = []
+        for measured in map(line.measured, metrics):
+            ours = self._ours(measured.ours) if line.records else "no runs"
+            paper = spread(*measured.paper) if measured.paper else NOTHING
+            gap = f"{signed(measured.difference)} {MARKS[measured.verdict]}" if measured.difference is not None else ""
+            cells += [ours, paper, gap]
+        return cells
+
+    def _ours(self, ours: Summary | None) -> str:
+        if ours and self.intervals and ours.low is not None:
+            return f"{number(ours.mean)} [{number(ours.low)}, {number(ours.high)}]"
+        return spread(ours.mean, ours.std) if ours else NOTHING
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [self._row(section, line) for section in self.sections for line in section.lines]
+
+    def _row(self, section: Section, line: Line) -> dict[str, Any]:
+        told: dict[str, Any] = {
+            "world": line.world,
+            "chance": section.chance,
+            "family": line.family,
+            "row": line.name,
+            "method": line.paper.method if line.paper else None,
+            "config_hash": line.config_hash,
+            "changes": spoken(line.changes),
+            "preset_departs": spoken(departures(line.name)),
+            "n": len(line.records),
+            "seeds": line.seeds,
+            "epochs": line.records[0].epochs if line.records else None,
+            "paper_epochs": line.paper.epochs if line.paper else None,
+            "split": line.split,
+            "zero_shot_kind": line.distinct("zero_shot_kind") or None,
+        }
+        for metric in METRICS:
+            told |= {f"{metric}{part}": value for part, value in _parts(line.measured(metric)).items()}
+        return told | {"notes": line.notes()}
+
+
+def _parts(measured: Measured) -> dict[str, Any]:
+    ours, paper = measured.ours, measured.paper
+    return {
+        "": ours.mean if ours else None,
+        "_std": ours.std if ours else None,
+        "_low": ours.low if ours else None,
+        "_high": ours.high if ours else None,
+        "_paper": paper[0] if paper else None,
+        "_paper_std": paper[1] if paper else None,
+        "_difference": measured.difference,
+        "_verdict": measured.verdict,
+    }
+
+
+def _columns(metrics: tuple[str, ...]) -> list[str]:
+    return [title for metric in metrics for title in (TITLES.get(metric, metric), "paper", "diff")]
+
+
+def _numbers(notes: list[str], of: list[str]) -> str:
+    return " ".join(str(of.index(note) + 1) for note in notes)
+
+
+@dataclass(frozen=True)
+class Runs(View):
+    """One line a run. For eyes the columns that tell runs apart; CSV and JSON have all."""
+
+    sections: list[Section]
+    remarks: list[str] = field(default_factory=list)
+
+    def grids(self, long_names: bool = False) -> list[Grid]:
+        header = ["row", "seed", "epochs", "kept", "kind", *(TITLES.get(m, m) for m in METRICS), "minutes", "images/s"]
+        grids = []
+        for section in self.sections:
+            notes = list(dict.fromkeys(spoken(line.changes) for line in section.lines if line.changes))
+            rows: list[list[str] | str] = []
+            for line in section.lines:
+                mark = _numbers([spoken(line.changes)], notes) if line.changes else ""
+                rows += [[line.label, *_of_run(record), mark] for record in line.records]
+            grids.append(Grid(f"{section.title}, chance {number(section.chance)}", [*header, "notes"], rows, notes))
+        return grids
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [row(record) for section in self.sections for line in section.lines for record in line.records]
+
+
+def _of_run(record: Record) -> list[str]:
+    minutes = None if record.seconds is None else record.seconds / 60
+    speed = NOTHING if record.images_per_second is None else f"{record.images_per_second:,.0f}"
+    kept = NOTHING if record.kept_epoch is None else str(record.kept_epoch)
+    return [
+        str(record.seed), str(record.epochs), kept, record.zero_shot_kind,
+        *map(number, record.metrics), number(minutes, 1), speed,
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PerAction(View):
+    """Accuracy of each action over seeds, for the lines that have it."""
+
+    sections: list[Section]
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def legend(self) -> str:
+        return "Mean ± sample standard deviation over seeds; * trained on."
+
+    def grids(self, long_names: bool = False) -> list[Grid]:
+        grids = []
+        for section in self.sections:
+            for i in range(0, len(section.lines), SIDE_BY_SIDE):
+                lines = section.lines[i : i + SIDE_BY_SIDE]
+                tables = [{told["action"]: told for told in _by_action(line)} for line in lines]
+                actions = sorted({action for table in tables for action in table}, key=int)
+                rows: list[list[str] | str] = [[a, *(_accuracy(table.get(a)) for table in tables)] for a in actions]
+                grids.append(Grid(f"{section.title}, per action", ["action", *(line.label for line in lines)], rows))
+        return grids
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [told for section in self.sections for line in section.lines for told in _by_action(line)]
+
+
+def _accuracy(told: dict[str, Any] | None) -> str:
+    return spread(told["mean"], told["std"]) + (" *" if told["trained"] else "") if told else NOTHING
+
+
+def _by_action(line: Line) -> list[dict[str, Any]]:
+    measured = [record.per_action for record in line.records if record.per_action]
+    told = []
+    for action in sorted({action for table in measured for action in table}, key=int):
+        summary = summarise([table[action] for table in measured if action in table])
+        trained = int(action) in line.records[0].config.train_actions
+        told.append({
+            "world": line.world, "row": line.name, "config_hash": line.config_hash, "split": line.split,
+            "action": action, "trained": trained, **vars(summary),
+        })  # fmt: skip
+    return told
+
+
+@dataclass(frozen=True)
+class Comparison(View):
+    """Two lines at the seeds they share, metric by metric: a less b."""
+
+    a: str
+    b: str
+    seeds: list[int]
+    means: dict[str, tuple[float, float]]
+    metrics: dict[str, Paired]
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def legend(self) -> str:
+        return (
+            "diff is the mean over seeds of the first less the second, std the sample standard deviation of the "
+            "differences; p is two-sided: paired t-test, and all flips of the signs of the differences."
+        )
+
+    def grids(self, long_names: bool = False) -> list[Grid]:
+        header = ["metric", "first", "second", "diff", "std", f"{INTERVAL} interval", "p (t)", "p (flips)"]
+        rows: list[list[str] | str] = []
+        for metric, found in self.metrics.items():
+            gap = found.difference
+            bounds = f"[{signed(gap.low)}, {signed(gap.high)}]"
+            rows.append([
+                TITLES.get(metric, metric), *map(number, self.means[metric]), signed(gap.mean), number(gap.std),
+                bounds, _p(found.t_test), _p(found.sign_flip),
+            ])  # fmt: skip
+        seeds = ", ".join(map(str, self.seeds))
+        return [Grid(f"{self.a} less {self.b}, {len(self.seeds)} shared seeds: {seeds}", header, rows)]
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "metric": metric, "first": self.a, "second": self.b, "seeds": self.seeds,
+                "first_mean": self.means[metric][0], "second_mean": self.means[metric][1],
+                "difference": found.difference.mean, "std": found.difference.std,
+                "low": found.difference.low, "high": found.difference.high,
+                "p_t_test": found.t_test, "p_sign_flip": found.sign_flip,
+            }
+            for metric, found in self.metrics.items()
+        ]  # fmt: skip
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return NOTHING
+    return f"{value:.4f}" if value >= 0.0001 else f"{value:.1e}"
