@@ -24,7 +24,7 @@ from brojepa.files import write_json
 from brojepa.overview import Overview
 from brojepa.presets import PRESETS, preset
 from brojepa.runs import Run
-from brojepa.sweep import LOG, TABLES, Job, Status, plan, seconds_left, select
+from brojepa.sweep import LOG, TABLES, Job, Local, Status, cores, plan, seconds_left, select
 
 ROTATIONS = "mnist/bro-mlp-*"
 SMALL = ["--latent", "8", "--batch-size", "16"]
@@ -91,6 +91,7 @@ def test_a_jobs_command_says_its_config(name, values):
         (["table1", "--seeds", "5-0"], "--seeds '5-0': expected integers of 0 or more"),
         (["table1", "--seeds", "a"], "--seeds 'a': expected integers"),
         (["table1", "--seeds", ""], "--seeds '': expected integers"),
+        (["table1", "--gpus", "x"], "--gpus 'x': expected integers"),
         (["table1", "--jobs", "0"], "--jobs must be at least 1, got 0"),
         (["table1", "--grid", "lr"], "--grid lr has no values"),
         (["table1", "--grid", "lrr", "1"], "unknown knob in --grid 'lrr': did you mean lr"),
@@ -254,6 +255,20 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(sweep, digits):
     assert code == 0, text
     assert all("resuming at epoch" in log.read_text() for log in second.out.rglob(LOG))
     assert times_finished(second.out) == [1, 1]
+
+
+def test_cores_and_gpus_are_shared_out(jobs):
+    local = Local(jobs, 2, [4, 7])
+    assert local.environment(jobs[0])["OMP_NUM_THREADS"] == str(max(1, cores() // 2))
+    placed = []
+    for job in jobs:
+        placed.append(local.environment(job)["CUDA_VISIBLE_DEVICES"])
+        with subprocess.Popen(["true"]) as process:
+            local.processes[job.run.path] = process
+    assert placed == ["4", "7", "4"]
+    del local.processes[jobs[0].run.path], local.processes[jobs[2].run.path]
+    assert local.environment(jobs[0])["CUDA_VISIBLE_DEVICES"] == "4", "the one that is free"
+    assert "CUDA_VISIBLE_DEVICES" not in Local(jobs, 2).environment(jobs[0])
 
 
 # The overview

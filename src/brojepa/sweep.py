@@ -22,7 +22,7 @@ from typing import Any
 
 from brojepa import config as knobs
 from brojepa.config import Config
-from brojepa.errors import RequestError, unknown
+from brojepa.errors import unknown
 from brojepa.presets import PAPER_ROWS, PRESETS, preset
 from brojepa.runs import Run, absolute_world
 
@@ -130,8 +130,10 @@ class Local:
 
     jobs: Sequence[Job]
     workers: int
+    gpus: Sequence[int] = ()  # shared out among the processes, one to each; none: as the machine has them
     status: dict[Path, Status] = field(default_factory=dict)
     processes: dict[Path, subprocess.Popen[bytes]] = field(default_factory=dict)
+    on_gpu: dict[Path, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for job in self.jobs:
@@ -160,8 +162,7 @@ class Local:
             status.state = "elsewhere"
             return
         job.run.make()
-        threads = str(self.threads)
-        env = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+        env = {**os.environ, **self.environment(job)}
         with (job.run.path / LOG).open("ab") as log:
             # a session of its own: a Ctrl-C on the terminal is for the sweep, which passes it on once
             process = subprocess.Popen(
@@ -170,6 +171,15 @@ class Local:
         self.processes[job.run.path] = process
         status.state, status.since, status.began_at = "running", time.monotonic(), job.epoch
         status.tries += 1
+
+    def environment(self, job: Job) -> dict[str, str]:
+        """What a job's process is given: its share of the cores, and the GPU with the fewest processes on it."""
+        given = {"OMP_NUM_THREADS": str(self.threads), "MKL_NUM_THREADS": str(self.threads)}
+        if self.gpus:
+            taken = [self.on_gpu[path] for path in self.processes]
+            self.on_gpu[job.run.path] = min(self.gpus, key=taken.count)
+            given["CUDA_VISIBLE_DEVICES"] = str(self.on_gpu[job.run.path])
+        return given
 
     def _reap(self, job: Job, status: Status) -> None:
         code = self.processes[job.run.path].poll()
@@ -220,12 +230,6 @@ def tail(job: Job) -> list[str]:
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def check_workers(workers: int) -> int:
-    if workers < 1:
-        raise RequestError(f"--jobs must be at least 1, got {workers}")
-    return workers
 
 
 def seconds_left(jobs: Sequence[Job], status: Mapping[Path, Status], workers: int) -> float | None:

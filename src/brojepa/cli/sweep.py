@@ -32,6 +32,7 @@ def sweep(argv: list[str]) -> int:
         help="a knob and the values it takes, as in --grid lr 1e-4 3e-4; several make a product",
     )  # fmt: skip
     many.add_argument("--jobs", metavar="INT", help="runs at once; default one for each core, at most 4")
+    many.add_argument("--gpus", metavar="INTS", help="such as 0-3: shared out, one to a run; then --jobs is as many")
     many.add_argument("--slurm", nargs="?", const="", metavar="KEY=VALUE,...", help="on Slurm: see docs/cluster.md")
     many.add_argument("--out", default="runs", metavar="DIR", help="where run directories go; default runs")
     many.add_argument("--data-dir", metavar="DIR", help="where EMNIST is; default BROJEPA_DATA, then the cache")
@@ -53,10 +54,11 @@ def sweep(argv: list[str]) -> int:
         return _dry_run(jobs)
     if args.slurm is not None:
         return _on_slurm(jobs, args.slurm, args.out)
-    workers = integers("--jobs", args.jobs)[0] if args.jobs else min(4, cores())
+    gpus = integers("--gpus", args.gpus) if args.gpus else []
+    workers = integers("--jobs", args.jobs)[0] if args.jobs else len(gpus) or min(4, cores())
     if workers < 1:
         raise RequestError(f"--jobs must be at least 1, got {args.jobs}")
-    return _here(jobs, workers)
+    return _here(jobs, workers, gpus)
 
 
 def _grid(words: list[str]) -> tuple[str, list[Any]]:
@@ -101,11 +103,11 @@ class _Stop:
             signal.signal(number, handler)
 
 
-def _here(jobs: Sequence[Job], workers: int) -> int:
+def _here(jobs: Sequence[Job], workers: int, gpus: Sequence[int]) -> int:
     from brojepa.overview import Overview
     from brojepa.sweep import Local
 
-    local, overview = Local(jobs, workers), Overview(jobs, workers)
+    local, overview = Local(jobs, workers, gpus), Overview(jobs, workers)
     with _Stop() as stop:
         while not local.finished and not stop.asked:
             local.step()
