@@ -1,18 +1,26 @@
 # make train: set up, train the recommended model on the bundled MNIST, print what it learned
 # make test:  set up, run the whole test suite
 # make check: lint and types
+# make test-slurm: sweeps on a Slurm that the tests bring up here; as root it installs slurm-wlm and munge if need be
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: train test check setup clean
+.PHONY: train test test-slurm check setup clean
 
 train: $(VENV)/.installed
 	$(BIN)/brojepa train
 
 test: $(VENV)/.installed
 	$(BIN)/pytest -n 2
+
+test-slurm: $(VENV)/.installed
+	@PATH="$$PATH:/usr/sbin"; if ! { command -v slurmctld && command -v slurmd && command -v munged; } >/dev/null; then \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
+		then apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y install slurm-wlm munge; \
+		else echo "make test-slurm needs Slurm and munge: install the packages slurm-wlm and munge" >&2; exit 1; fi; fi
+	$(BIN)/pytest -m slurm tests/slurm
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

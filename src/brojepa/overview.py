@@ -18,9 +18,10 @@ EVERY = 1.0  # seconds between two looks of the block
 
 
 class Overview:
-    """Told again and again how all jobs stand; shows what has changed."""
+    """Told again and again how all jobs stand; shows what has changed. Without a number of workers, as on a
+    cluster, it does not guess how long it will take."""
 
-    def __init__(self, jobs: Sequence[Job], workers: int, stream: TextIO | None = None) -> None:
+    def __init__(self, jobs: Sequence[Job], workers: int | None, stream: TextIO | None = None) -> None:
         self.jobs, self.workers, self.stream = jobs, workers, stream or sys.stdout
         self.live = self.stream.isatty()
         self.before: dict[Path, str] = {}
@@ -68,7 +69,7 @@ class Overview:
     def _totals(self, status: Mapping[Path, Status]) -> str:
         count = Counter(s.state for s in status.values())
         parts = [f"{count[state]} {state}" for state in STATES if count[state]]
-        left = seconds_left(self.jobs, status, self.workers)
+        left = seconds_left(self.jobs, status, self.workers) if self.workers else None
         known = f"; about {duration(left)} left" if left else ""
         return f"{len(self.jobs)} runs: {', '.join(parts)}{known}"
 

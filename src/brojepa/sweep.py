@@ -2,7 +2,7 @@
 
 The run directories are the truth. What is finished is skipped, what was cut off is resumed, and the lock that
 training takes on a run keeps two sweeps, or a sweep and what a killed one left running, from doing a run twice.
-`cluster.py` runs the same jobs on Slurm.
+`cluster/` runs the same jobs on Slurm.
 """
 
 from __future__ import annotations

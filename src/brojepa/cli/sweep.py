@@ -133,15 +133,17 @@ def _verdict(jobs: Sequence[Job], status: dict, interrupted: bool) -> int:
     return 0
 
 
-def _on_slurm(jobs: Sequence[Job], request: str, out: str) -> int:
+def _on_slurm(jobs: Sequence[Job], asked: str, out: str) -> int:
     from brojepa import cluster
     from brojepa.overview import Overview
     from brojepa.sweep import Status
 
-    submitted = cluster.submit(jobs, cluster.parse_slurm(request), out)
-    print(f"queued {', '.join(submitted)}" if submitted else "nothing to queue: every run is done or in a job")
-    overview, names = Overview(jobs, 1), {"queued": "waiting", "new": "waiting"}
+    request, names = cluster.parse_slurm(asked), {"queued": "waiting", "new": "waiting"}
     with _Stop() as stop:
+        submitted = cluster.submit(jobs, request, out)
+        nothing = "nothing to queue: every run is done or in a job"
+        print(f"queued {', '.join(submitted)}" if submitted else nothing, flush=True)
+        overview = Overview(jobs, None)
         while True:
             standings = cluster.states(jobs, out)
             status = {
