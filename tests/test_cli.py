@@ -115,7 +115,7 @@ def test_help_and_bad_words_do_not_wait_for_torch(words: list[str]) -> None:
 
 WRONG = [  # DIGITS stands for the path of the small world
     (["trian"], "unknown command 'trian': did you mean train?"),
-    (["fly"], "choose from train, eval, data"),
+    (["fly"], "choose from train, eval, sweep, report, figures, data"),
     (["--verison"], "unknown flag '--verison': did you mean --version"),
     (["train", "mnist/fsat"], "unknown preset 'mnist/fsat': did you mean mnist/fast"),
     (["train", "bro-mlp-mfr-fixed"], "did you mean mnist/bro-mlp-mfr-fixed or"),

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from brojepa.cli.data import data
+from brojepa.cli.figures import figures
 from brojepa.cli.report import report
 from brojepa.cli.runs import evaluate, train
 from brojepa.cli.sweep import sweep
@@ -63,7 +64,7 @@ def _dispatch(argv: list[str]) -> int:
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "train": train, "eval": evaluate, "sweep": sweep, "report": report, "data": data,
+    "train": train, "eval": evaluate, "sweep": sweep, "report": report, "figures": figures, "data": data,
 }  # fmt: skip
 
 HELP = "\n".join(

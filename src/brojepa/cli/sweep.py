@@ -43,7 +43,7 @@ def sweep(argv: list[str]) -> int:
     if not args.what:
         raise RequestError("nothing to sweep: name table1, table2, presets or a pattern, as in 'brojepa sweep table1'")
 
-    from brojepa.sweep import cores, plan
+    from brojepa.sweep import plan
 
     jobs = plan(
         args.what, integers("--seeds", args.seeds), args.out,
@@ -55,10 +55,18 @@ def sweep(argv: list[str]) -> int:
     if args.slurm is not None:
         return _on_slurm(jobs, args.slurm, args.out)
     gpus = integers("--gpus", args.gpus) if args.gpus else []
-    workers = integers("--jobs", args.jobs)[0] if args.jobs else len(gpus) or min(4, cores())
+    workers = at_once(args.jobs, len(gpus))
+    return here(jobs, workers, gpus)
+
+
+def at_once(jobs: str | None, gpus: int = 0) -> int:
+    """How many runs go on at once: as --jobs says, else one for each GPU named, else for each core up to 4."""
+    from brojepa.sweep import cores
+
+    workers = integers("--jobs", jobs)[0] if jobs else gpus or min(4, cores())
     if workers < 1:
-        raise RequestError(f"--jobs must be at least 1, got {args.jobs}")
-    return _here(jobs, workers, gpus)
+        raise RequestError(f"--jobs must be at least 1, got {jobs}")
+    return workers
 
 
 def _grid(words: list[str]) -> tuple[str, list[Any]]:
@@ -103,7 +111,8 @@ class _Stop:
             signal.signal(number, handler)
 
 
-def _here(jobs: Sequence[Job], workers: int, gpus: Sequence[int]) -> int:
+def here(jobs: Sequence[Job], workers: int, gpus: Sequence[int] = ()) -> int:
+    """Run jobs on this machine to the end, saying how they stand."""
     from brojepa.overview import Overview
     from brojepa.sweep import Local
 

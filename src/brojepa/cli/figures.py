@@ -1,0 +1,96 @@
+"""`brojepa figures`: runs as pictures."""
+
+from __future__ import annotations
+
+import argparse
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from brojepa.cli.parser import Parser
+from brojepa.cli.sweep import at_once, here
+from brojepa.errors import RequestError, unknown
+from brojepa.figures import FIGURES, paper_runs
+
+if TYPE_CHECKING:
+    from brojepa.figures.make import Outcome
+
+
+def figures(argv: list[str]) -> int:
+    """Draw the paper's figures, and ours, from runs."""
+    lines = [f"  {name:<15} {spec.title}" for name, spec in FIGURES.items()]
+    parser = Parser(prog="brojepa figures", description=figures.__doc__, epilog="\n".join(("figures:", *lines)))
+    parser.add_argument(
+        "paths", nargs="*", metavar="PATH", help="runs, directories that hold some, or figure data; default runs"
+    )
+    parser.add_argument("--only", metavar="NAME,...", help="these figures; default all whose runs are there")
+    parser.add_argument(
+        "--out", metavar="DIR", help="default: figures/, or figures/ inside the one run named, or where the data are"
+    )
+    parser.add_argument("--paper", action="store_true", help="first train every run that the figures need")
+    parser.add_argument("--runs-dir", default="runs", metavar="DIR", help="where --paper trains; default runs")
+    parser.add_argument("--jobs", metavar="INT", help="runs at once for --paper; default one for each core, at most 4")
+    parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is; default BROJEPA_DATA, then the cache")
+    args = parser.parse(argv)
+    names = _names(args.only)
+    for package, module in (("matplotlib", "matplotlib"), ("scikit-learn", "sklearn")):
+        if find_spec(module) is None:
+            raise RequestError(f"figures need {package}, which is not installed: pip install 'brojepa[figures]'")
+
+    if args.paper:
+        _train(args)
+    places = args.paths if args.paths and not args.paper else [*args.paths, args.runs_dir]
+    paths = [Path(place).expanduser() for place in places]
+
+    from brojepa.figures.make import make
+
+    outcomes = []
+    for outcome in make(paths, names, _out(args.out, paths), args.data_dir):
+        print(_line(outcome), flush=True)
+        outcomes.append(outcome)
+    if not any(o.file or o.error for o in outcomes):
+        raise RequestError("no figure drawn: the lines above say which run each one lacks; --paper trains them all")
+    return max((o.error.exit_code for o in outcomes if o.error), default=0)
+
+
+def _names(only: str | None) -> list[str]:
+    names = [name.strip() for name in only.split(",") if name.strip()] if only is not None else list(FIGURES)
+    for name in names:
+        if name not in FIGURES:
+            raise unknown("figure", name, FIGURES)
+    if not names:
+        raise RequestError(f"--only names no figure: choose from {', '.join(FIGURES)}")
+    return names
+
+
+def _out(given: str | None, paths: list[Path]) -> Path:
+    if given is not None:
+        return Path(given).expanduser()
+    if len(paths) == 1:
+        (path,) = paths
+        if (path / "config.json").is_file():
+            return path / "figures"
+        if path.is_file():
+            return path.parent
+        if any((path / f"{name}.npz").is_file() for name in FIGURES):
+            return path
+    return Path("figures")
+
+
+def _train(args: argparse.Namespace) -> None:
+    from brojepa.sweep import Job
+
+    jobs = [Job(name, config, seed, Path(args.runs_dir), args.data_dir) for name, config, seed in paper_runs()]
+    here(jobs, at_once(args.jobs))
+
+
+def _line(outcome: Outcome) -> str:
+    if outcome.error:
+        return f"{outcome.name}: not drawn: {outcome.error}"
+    lacks = "; ".join(
+        f"{need.label}{' (with weights)' if need.weights else ''}: {need.command}" for need in outcome.missing
+    )
+    if not outcome.file:
+        return f"{outcome.name}: not drawn, it lacks {lacks}"
+    origin = f", from {outcome.redrawn}" if outcome.redrawn else ""
+    return f"{outcome.name}: {outcome.file}{origin}{f', without {lacks}' if lacks else ''}"

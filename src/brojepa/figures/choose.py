@@ -1,0 +1,117 @@
+"""Which runs a figure is drawn from: found on disk, and chosen by what their configs are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from brojepa.config import Config
+from brojepa.errors import RequestError
+from brojepa.figures import Need, Spec
+from brojepa.figures.data import is_data
+from brojepa.runs import Run
+
+WEIGHTS = ("variance", "covariance", "consistency")  # what matters of them is whether they are on
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A finished run that was found."""
+
+    run: Run
+    config: Config
+    seed: int
+
+    @property
+    def has_weights(self) -> bool:
+        return self.run.model_file.is_file()
+
+
+def find(paths: Sequence[Path]) -> tuple[list[Candidate], list[Path]]:
+    """Finished runs and figure data at the paths, or anywhere below them."""
+    runs: dict[Path, Candidate] = {}
+    data: dict[Path, None] = {}
+    for path in paths:
+        if not path.exists():
+            raise RequestError(f"no such path: {path}; name run directories, or a directory that holds some")
+        if path.is_file() and path.suffix != ".npz":
+            raise RequestError(f"{path} is no figure data (.npz): name run directories, or files that figures wrote")
+        if path.is_file():
+            data[path] = None
+            continue
+        alone = (path / "config.json").is_file()
+        for file in [path / "config.json"] if alone else sorted(path.rglob("config.json")):
+            run = Run(file.parent)
+            if run.done:
+                runs[run.path.resolve()] = Candidate(run, run.config, run.header["seed"])
+        if not alone:
+            data |= dict.fromkeys(file for file in sorted(path.rglob("*.npz")) if is_data(file))
+    if not runs and not data:
+        where = ", ".join(map(str, paths))
+        raise RequestError(f"no finished run and no figure data in {where}: train one first, or use --paper")
+    return list(runs.values()), list(data)
+
+
+def fits(need: Need, config: Config) -> bool:
+    """Whether a run with this config can stand where the need is: the same in all that the figure is about."""
+    wanted = need.config
+    same = {*need.changes, *need.same} - {*WEIGHTS, "epochs"}
+    return (
+        config.method == wanted.method
+        and config.action in (wanted.action, *need.actions)
+        and all((getattr(config, name) > 0) == (getattr(wanted, name) > 0) for name in WEIGHTS)
+        and all(_value(config, name) == _value(wanted, name) for name in same)
+    )
+
+
+def _value(config: Config, name: str) -> object:
+    value = getattr(config, name)
+    return sorted(value) if isinstance(value, tuple) else value
+
+
+def distance(need: Need, config: Config) -> int:
+    """In how many knobs, the world aside, a config differs from the one that the need names."""
+    wanted, here = need.config.to_dict(), config.to_dict()
+    return sum(here[name] != wanted[name] for name in wanted if name != "world")
+
+
+def choose(spec: Spec, found: Iterable[Candidate]) -> dict[str, Run | None]:
+    """The best run for each role, all from one world, or None where there is none.
+
+    The nearest config first, then the seed that is asked for, then the lowest. Of several worlds the one that fills
+    most roles that must be filled, MNIST if it is as good as any.
+    """
+    worlds: dict[str, list[Candidate]] = {}
+    for candidate in found:
+        worlds.setdefault(candidate.config.world, []).append(candidate)
+
+    def rank(world: str) -> tuple[Any, ...]:
+        here = choices[world]
+        absent = [need.optional for role, need in spec.needs.items() if here[role] is None]
+        return absent.count(False), _empty(here), world != "mnist", absent.count(True), world
+
+    choices = {w: {role: _best(need, worlds[w]) for role, need in spec.needs.items()} for w in worlds}
+    return choices[min(choices, key=rank)] if choices else dict.fromkeys(spec.needs)
+
+
+def _empty(choice: dict[str, Run | None]) -> bool:
+    return not any(choice.values())
+
+
+def _best(need: Need, candidates: Iterable[Candidate]) -> Run | None:
+    able = [c for c in candidates if fits(need, c.config) and (c.has_weights or not need.weights)]
+    actions = (need.config.action, *need.actions)
+
+    def rank(c: Candidate) -> tuple[Any, ...]:
+        action = actions.index(c.config.action)
+        return action, distance(need, c.config), c.seed != need.seed, c.seed, str(c.run.path)
+
+    return min(able, key=rank).run if able else None
+
+
+def lacking(spec: Spec, choice: dict[str, Run | None]) -> list[Need]:
+    """The needs that keep a figure from being drawn: those that must be filled, or all where none is."""
+    required = [need for role, need in spec.needs.items() if choice[role] is None and not need.optional]
+    return required or ([*spec.needs.values()] if _empty(choice) else [])

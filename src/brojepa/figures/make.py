@@ -1,0 +1,99 @@
+"""From runs to files: choose, collect, draw, write; one figure after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from brojepa.errors import BrojepaError, RequestError
+from brojepa.figures import FIGURES, Need, Spec, style
+from brojepa.figures.choose import choose, find, lacking
+from brojepa.figures.data import pack, unpack
+from brojepa.figures.sources import Source
+from brojepa.files import write_atomically
+from brojepa.runs import Run
+from brojepa.worlds import World
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one figure.
+
+    file: the PNG, or None where it was not drawn; missing: the runs it lacks; redrawn: the data it was drawn from
+    instead of runs; error: what went wrong with runs that are there.
+    """
+
+    name: str
+    file: Path | None = None
+    missing: tuple[Need, ...] = ()
+    redrawn: Path | None = None
+    error: BrojepaError | None = None
+
+
+def make(paths: Sequence[Path], names: Sequence[str], out: Path, data_dir: str | Path | None) -> Iterator[Outcome]:
+    """Draw the named figures from the runs and data at the paths, each into out/NAME.png, .svg and .npz.
+
+    Runs come first; data stand in for runs that are not there. Where there are but data, the figures they are of.
+    """
+    found, files = find(paths)
+    data = {unpack(file.read_bytes(), file)["figure"]: file for file in reversed(files)}
+    if not found:
+        names = [name for name in names if name in data] or names
+    sources: dict[Path, Source] = {}
+    worlds: dict[str, World] = {}
+
+    def source(run: Run) -> Source:
+        return sources.setdefault(run.path, Source(run, data_dir, worlds))
+
+    for name in names:
+        spec = FIGURES[name]
+        choice = choose(spec, found)
+        absent = lacking(spec, choice)
+        try:
+            if not absent:
+                chosen = {role: source(run) for role, run in choice.items() if run}
+                without = tuple(spec.needs[role] for role, run in choice.items() if not run)
+                yield Outcome(name, write(out, collect(name, chosen)), without)
+            elif name in data:
+                content = data[name].read_bytes()
+                yield Outcome(name, write(out, unpack(content, data[name])), redrawn=data[name])
+            else:
+                yield Outcome(name, missing=tuple(absent))
+        except BrojepaError as error:
+            yield Outcome(name, error=error)
+
+
+def collect(name: str, sources: dict[str, Source]) -> dict[str, Any]:
+    """All that the figure's drawing needs."""
+    spec = FIGURES[name]
+    runs = {role: source.identity(spec.needs[role]) for role, source in sources.items()}
+    return {"figure": name, "runs": runs, **_module(spec).collect(sources, **spec.options)}
+
+
+def draw(data: dict[str, Any]) -> dict[str, bytes]:
+    """The figure as PNG and SVG."""
+    spec = FIGURES[data["figure"]]
+    with style.language():
+        figure = _module(spec).draw(data)
+        return style.files(figure, spec.title, f"{spec.shows} Runs: {'; '.join(style.origins(data['runs']))}.")
+
+
+def write(out: Path, data: dict[str, Any]) -> Path:
+    """The data and what is drawn from them, as they are read back: drawing again gives the same."""
+    packed = pack(data)
+    name = data["figure"]
+    drawn = draw(unpack(packed, name))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RequestError(f"cannot write into {out}: {error.strerror}; name another directory with --out") from None
+    for kind, content in {"npz": packed, **drawn}.items():
+        write_atomically(out / f"{name}.{kind}", content)
+    return out / f"{name}.png"
+
+
+def _module(spec: Spec) -> Any:
+    return import_module(f"brojepa.figures.{spec.module}")

@@ -1,0 +1,96 @@
+"""What figures read of a run: its numbers, and where weights are needed its model and the latents of test images."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from brojepa.config import Config, words
+from brojepa.errors import RequestError
+from brojepa.evaluation import Latents, evaluating
+from brojepa.figures import Need
+from brojepa.figures.geometry import prototypes
+from brojepa.figures.style import state_names
+from brojepa.models import Model, action_sets
+from brojepa.presets import PRESETS
+from brojepa.runs import Run
+from brojepa.worlds import Split, World, open_world
+
+
+class Source:
+    """A run as a figure reads it. `worlds` keeps opened worlds, shared between the runs of one command."""
+
+    def __init__(self, run: Run, data_dir: str | Path | None, worlds: dict[str, World]) -> None:
+        self.run, self.data_dir, self.worlds = run, data_dir, worlds
+        self.config, self.result = run.config, run.result
+        self.n: int = run.header["world"]["states"]
+        self.names = state_names(self.config.world, self.n)
+        self.train_actions, self.test_actions = action_sets(self.config, self.n)
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        return self.run.metrics
+
+    @property
+    def has_weights(self) -> bool:
+        return self.run.model_file.is_file()
+
+    @cached_property
+    def model(self) -> Model:
+        return self.run.load("cpu")
+
+    @cached_property
+    def test(self) -> Split:
+        name = self.config.world
+        if name not in self.worlds:
+            self.worlds[name] = open_world(name, self.data_dir if name == "emnist" else None)
+        world = self.worlds[name]
+        if world.n != self.n:
+            raise RequestError(
+                f"{name} has {world.n} states, {self.run.path} was trained on {self.n}: restore the images"
+            )
+        return world.test
+
+    @cached_property
+    def latents(self) -> Latents:
+        with evaluating(self.model):
+            return Latents.of(self.model, self.test)
+
+    @property
+    def z(self) -> np.ndarray:
+        return self.latents.z.numpy()
+
+    @property
+    def states(self) -> np.ndarray:
+        return self.latents.states.numpy()
+
+    @cached_property
+    def prototypes(self) -> np.ndarray:
+        return prototypes(self.z, self.states, self.n)
+
+    def act(self, z: torch.Tensor, k: int) -> torch.Tensor:
+        with evaluating(self.model):
+            return self.model.act(z, k)
+
+    def classify(self, z: torch.Tensor) -> np.ndarray:
+        with evaluating(self.model):
+            return self.model.classify(z).numpy()
+
+    def identity(self, need: Need) -> dict[str, Any]:
+        """What a figure's data say about the run."""
+        header = self.run.header
+        base = header.get("preset") or header.get("base")
+        config = self.config.replace(world=Path(self.config.world).stem)  # where images lie is nobody's business
+        changes = words(config, PRESETS.get(base or "", Config()))
+        return {
+            "label": need.label,
+            "words": " ".join((base or "", *changes)).strip(),
+            "world": self.result["world"],
+            "seed": header["seed"],
+            "epochs": self.config.epochs,
+            "states": self.names,
+        }
