@@ -500,3 +500,11 @@ def test_the_rule_is_learned_from_plus_and_minus_one(tmp_path):
     assert min(metrics["seen"], metrics["zero_shot"], metrics["rollout"], metrics["knn"]) > 0.8, metrics
     assert min(result["per_action"].values()) > 0.7
     assert result["zero_shot_kind"] == "strict"
+
+
+def test_speed_counts_the_whole_epoch_whatever_is_saved_on_the_way(small, tmp_path, monkeypatch):
+    monkeypatch.setattr("brojepa.training.SAVE_EVERY", 0.0)
+    run = train(small(batch_size=16), out=tmp_path, device="cpu")
+    images = 16 * (480 // 16)
+    spent = sum(images / row["images_per_second"] for row in run.metrics)
+    assert 0.2 * run.result["seconds"] < spent <= run.result["seconds"]

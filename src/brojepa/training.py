@@ -167,7 +167,7 @@ class Training:
             self.epoch_start = self.generator.get_state()
             draw = self.transitions.draw(self.generator)
             self.model.train()
-            begun, first = time.monotonic(), self.step
+            begun, first, before_save = time.monotonic(), self.step, 0.0
             while self.step < self.steps:
                 start = self.step * self.batch_size
                 self._train_step(self.transitions.batch(draw, start, start + self.batch_size))
@@ -176,6 +176,7 @@ class Training:
                     self._check_finite()
                 self.reporter.progress(self)
                 if signals.requested or time.monotonic() - last_save > SAVE_EVERY:
+                    before_save += time.monotonic() - begun
                     self.seconds += time.monotonic() - begun
                     self._check_finite()
                     self._save()
@@ -184,7 +185,7 @@ class Training:
                     where = f"epoch {self.epoch + 1}, step {self.step}"
                     raise Interrupted(f"stopped at {where}; the same command resumes it")
             self._check_finite()
-            taken = time.monotonic() - begun
+            taken = before_save + time.monotonic() - begun
             self._finish_epoch((self.step - first) * self.batch_size / max(taken, 1e-9))
             self.seconds += time.monotonic() - begun
             self._save()
