@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 from pathlib import Path
 
 import pytest
 
+from brojepa import report
 from brojepa.cli import COMMANDS
-from brojepa.config import flag
+from brojepa.config import Config, words
 from brojepa.presets import PRESETS
 
 ROOT = Path(__file__).parent.parent
@@ -57,20 +59,34 @@ def test_links_flags_and_presets_in_the_documents_exist(path, cli):
 
 
 def test_numbers_in_the_table_are_those_of_the_committed_runs():
-    """Each row of the README's table: preset (and flags), then train, seen, zero-shot, rollout, k-NN."""
-    runs = {}
+    """Each row of the README's table: preset (and flags), seeds, then seen, zero-shot, rollout, k-NN and the kind."""
+    runs: dict[str, list[dict]] = {}
     for file in (ROOT / "results").rglob("result.json"):
-        config = json.loads((file.parent / "config.json").read_text())
-        base = config["preset"] or config["base"]
-        changed = {k: v for k, v in config["config"].items() if PRESETS[base].to_dict()[k] != v}
-        flags = "".join(f" {flag(k)} {v}" for k, v in changed.items())
-        runs[base + flags] = json.loads(file.read_text())
+        header = json.loads((file.parent / "config.json").read_text())
+        base = header["preset"] or header["base"]
+        config = Config.from_dict(header["config"])
+        runs.setdefault(" ".join([base, *words(config, PRESETS[base])]), []).append(json.loads(file.read_text()))
     rows = re.findall(r"^\| `([^`]+)` \|(.*)\|$", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert len(rows) >= 10
     for name, cells in rows:
-        result = runs[name]
-        values = [cell.strip() for cell in cells.split("|")]
-        told = [None if v == "-" else float(v) for v in values[:5]]
-        metrics = [None if m is None else round(m, 4) for m in result["metrics"].values()]
-        assert told == metrics, name
-        assert values[5] == result["zero_shot_kind"], name
+        seeds, *told, kind = [cell.strip() for cell in cells.split("|")][:6]
+        assert len(runs[name]) == int(seeds), name
+        for metric, cell in zip(("seen", "zero_shot", "rollout", "knn"), told, strict=True):
+            values = [run["metrics"][metric] for run in runs[name]]
+            if None in values:
+                wanted = "-"
+            else:
+                spread = f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else ""
+                wanted = f"{statistics.mean(values):.4f}{spread}"
+            assert cell == wanted, (name, metric)
+        assert {kind} == {run["zero_shot_kind"] for run in runs[name]}, name
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_the_reproduction_page_shows_the_tables_of_the_committed_runs(number):
+    page = (ROOT / "docs" / "reproduction.md").read_text()
+    assert report.table(ROOT / "results", table=number).markdown() in page
+
+
+def test_the_committed_csv_is_that_of_the_committed_runs():
+    assert (ROOT / "results" / "runs.csv").read_text() == report.runs(ROOT / "results").csv()
