@@ -338,7 +338,7 @@ def test_run_without_its_result_is_finished_again_alike(train_again: Callable[..
     [
         (lambda h: h["config"].update(lr=0.5), "config lr is 0.5 there and 0.003 here"),
         (lambda h: h.update(seed=8), "seed is 8 there and 7 here"),
-        (lambda h: h["config"].pop("latent"), "config latent is None there and 32 here"),
+        (lambda h: h["config"].pop("latent"), "config latent is 64 there and 32 here"),
     ],
 )
 @pytest.mark.parametrize("finished", [True, False])

@@ -132,7 +132,9 @@ def test_the_users_own_settings_do_not_change_a_figure(cli, drawn, tmp_path):
 
 
 def test_one_run_draws_what_it_can_into_itself_and_names_what_is_missing(cli, runs, tmp_path):
-    source = next(p.parent for p in runs.rglob("config.json") if Run(p.parent).config.action == "additive")
+    configs = {p.parent: Run(p.parent).config for p in runs.rglob("config.json")}
+    wanted = ("jepa", "additive", (-1, 1))
+    source = next(p for p, c in configs.items() if (c.method, c.action, c.train_actions) == wanted)
     run = tmp_path / "run"
     shutil.copytree(source, run)
     outcome = cli("figures", run, "--only", "drift,circle")
