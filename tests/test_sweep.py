@@ -99,6 +99,8 @@ def test_a_jobs_command_says_its_config(name, values):
         (["table1", "--grid", "standardise", "yes"], "unknown value of standardise in --grid 'yes'"),
         (["table1", "--latnt", "3"], "unknown flag '--latnt': did you mean --latent"),
         (["mnist/bro-mlp-mfr-fixed", "--grid", "latent", "8", "7"], "--latent 7 is odd"),
+        (["mnist/fast", "--world", "nowhere.npz"], "no world at nowhere.npz"),
+        (["table2", "--seeds", "0"], "emnist"),
         (["table1", "--slurm", "partitoin=x"], "unknown --slurm key 'partitoin': did you mean partition"),
     ],
 )

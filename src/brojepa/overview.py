@@ -3,6 +3,7 @@ everything that happens."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections import Counter
@@ -35,7 +36,8 @@ class Overview:
             self._clear()
             for line in events:
                 print(line, file=self.stream)
-            block = [] if last else [self._totals(status), *self._running(status)]
+            width = shutil.get_terminal_size().columns - 1  # a line that wraps would be two to clear
+            block = [] if last else [line[:width] for line in (self._totals(status), *self._running(status))]
             print("".join(f"{line}\n" for line in block), end="", file=self.stream, flush=True)
             self.height = len(block)
         elif not self.live:

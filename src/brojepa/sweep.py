@@ -110,6 +110,14 @@ def plan(
     return list(jobs.values())
 
 
+def check_worlds(jobs: Iterable[Job]) -> None:
+    """Read every world once, so that one that is missing or damaged is an error before anything is started."""
+    for world, data_dir in sorted({(job.config.world, job.data_dir or "") for job in jobs if not job.run.done}):
+        from brojepa.worlds import open_world  # here, because it needs torch
+
+        open_world(world, data_dir or None)
+
+
 @dataclass
 class Status:
     """How a job stands: waiting, running, elsewhere (another process has it), done or failed."""

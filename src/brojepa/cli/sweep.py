@@ -114,8 +114,9 @@ class _Stop:
 def here(jobs: Sequence[Job], workers: int, gpus: Sequence[int] = ()) -> int:
     """Run jobs on this machine to the end, saying how they stand."""
     from brojepa.overview import Overview
-    from brojepa.sweep import Local
+    from brojepa.sweep import Local, check_worlds
 
+    check_worlds(jobs)
     local, overview = Local(jobs, workers, gpus), Overview(jobs, workers)
     with _Stop() as stop:
         while not local.finished and not stop.asked:
@@ -145,9 +146,10 @@ def _verdict(jobs: Sequence[Job], status: dict, interrupted: bool) -> int:
 def _on_slurm(jobs: Sequence[Job], asked: str, out: str) -> int:
     from brojepa import cluster
     from brojepa.overview import Overview
-    from brojepa.sweep import Status
+    from brojepa.sweep import Status, check_worlds
 
     request, names = cluster.parse_slurm(asked), {"queued": "waiting", "new": "waiting"}
+    check_worlds(jobs)
     with _Stop() as stop:
         submitted = cluster.submit(jobs, request, out)
         nothing = "nothing to queue: every run is done or in a job"
