@@ -143,7 +143,7 @@ WRONG = [  # DIGITS stands for the path of the small world
     (["train", "--world", "no/such/world"], "no world at no/such/world"),
     (["train", "--world", "emnist"], "EMNIST letters not found"),
     (["train", "--data-dir", "."], "--world PATH"),
-    (["train", "--train-actions", "one"], "--train-actions 'one': expected integers with commas, as in -1,1"),
+    (["train", "--train-actions", "one"], "--train-actions: one is no action of Z10, write them as in -1,1"),
     (["train", "--train-actions", ""], "--train-actions is empty"),
     (["train", "--train-actions", "-1,1,-1", "--world", "DIGITS"], "names an action twice"),
     (["train", "--train-actions", "-10,1", "--world", "DIGITS"], "-10 is outside the group"),

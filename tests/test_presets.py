@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from brojepa import groups
 from brojepa.config import Config
 from brojepa.errors import RequestError
 from brojepa.models import JEPA, Supervised, Task, build
@@ -32,12 +33,34 @@ TABLES = {
 PAPER = [f"{world}/{row}" for world, rows in TABLES.items() for row in rows.split()]
 
 
-def test_the_presets_are_the_papers_38_rows_and_our_two():
+OTHER_GROUPS = {"torus": "Z10xZ10", "rotation": "SO2", "dihedral": "D4", "pose": "SO3"}
+
+
+def test_the_presets_are_the_papers_38_rows_and_ours():
     assert len(PAPER) == 38
-    assert set(PRESETS) == {*PAPER, "mnist/fast", "emnist/fast"}
+    beyond = {f"{world}/{kind}" for world in OTHER_GROUPS for kind in ("fast", "additive")}
+    assert set(PRESETS) == {*PAPER, "mnist/fast", "emnist/fast", *beyond}
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("world", OTHER_GROUPS)
+@torch.no_grad()
+def test_every_preset_of_another_group_builds_a_model_that_predicts(world):
+    group = groups.parse(OTHER_GROUPS[world])
+    for name in (f"{world}/fast", f"{world}/additive"):
+        config = preset(name)
+        labels = 100 if world == "torus" else 0
+        task = Task(labels, (1, 8, 8), (0.1,), (0.3,), group)
+        model = build(config, task, torch.Generator().manual_seed(0)).eval()
+        z = model.encode(torch.zeros(3, 8, 8, dtype=torch.uint8))
+        k = group.sample(3, torch.Generator().manual_seed(0))
+        assert model.act(z, k).shape == (3, config.latent)
+        trained = group.tensor(group.check(config.train_actions, "--train-actions"))
+        used = set(group.mark(trained).tolist())
+        assert set(group.mark(group.inverse(trained)).tolist()) == used, "whatever is done can be undone"
+        assert (model.action.angles is None) == (name.endswith("additive") or world in ("dihedral", "pose"))
+
+
+@pytest.mark.parametrize("name", [n for n in PRESETS if n.split("/")[0] not in OTHER_GROUPS])
 @torch.no_grad()
 def test_every_preset_builds_a_model_that_predicts(name):
     config = preset(name)

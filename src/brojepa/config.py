@@ -16,8 +16,14 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from brojepa.errors import RequestError, unknown
 
-Actions = tuple[int, ...]
+Actions = tuple[int | str, ...]
+WORLDS = ("mnist", "emnist", "torus", "pairs", "rotation", "dihedral", "pose")
 ROTATIONS = ("sfr-fixed", "sfr-learned", "mfr-fixed", "mfr-learned")
+
+
+def signed(k: int) -> str:
+    """The way a number that is an action is written: "+3", "-1", "0"."""
+    return f"{k:+d}" if k else "0"
 
 
 def knob(default: Any, help: str, group: str | None = None) -> Any:
@@ -28,8 +34,13 @@ def knob(default: Any, help: str, group: str | None = None) -> Any:
 class Config:
     """What to learn from, the model, its loss and how it is trained. The defaults are the paper's protocol."""
 
-    world: str = knob("mnist", "mnist, emnist, or a path to your own: a directory of IDX files or an .npz", "world")
-    train_actions: Actions = knob((-1, 1), "actions trained on")
+    world: str = knob(
+        "mnist",
+        "mnist, emnist, some of their states as in mnist:0-6, torus, pairs, rotation, dihedral, pose, or a path to "
+        "your own: a directory of IDX files or an .npz",
+        "world",
+    )
+    train_actions: Actions = knob((-1, 1), "actions trained on, in the words of the world's group: -1,1 or 1:0,0:1")
     test_actions: Actions | None = knob(None, "actions held out for zero-shot; default: all others but 0")
     validation: int = knob(5000, "training images held out for validation, at most a fifth of them")
 
@@ -48,6 +59,11 @@ class Config:
     )
     lowest_frequency: Literal[0, 1] = knob(
         1, "fixed multi-frequency: harmonics 1 to N/2, or 0 to N/2 - 1 as the paper's formula has them"
+    )
+    irreps: str = knob(
+        "",
+        "mfr-fixed: copies of the irreducible representations of the world's group, as in '14x0 + 12x1', that make up "
+        "the latent; default: all of them, as evenly as they go",
     )
     embedding_scale: float = knob(1.0, "the action number is multiplied by this before it is embedded")
 
@@ -97,13 +113,16 @@ class Config:
             raise RequestError(f"--ema-decay must be in [0, 1), got {self.ema_decay}")
         if not self.train_actions:
             raise RequestError("--train-actions is empty: give at least one action, for example --train-actions=-1,1")
-        both = sorted(set(self.train_actions) & set(self.test_actions or ()))
+        both = sorted(set(self.train_actions) & set(self.test_actions or ()), key=str)
         if both:
+            named = ",".join(signed(k) if isinstance(k, int) else k for k in both)
             raise RequestError(
-                f"actions {','.join(f'{k:+d}' for k in both)} are in --train-actions and --test-actions: "
+                f"actions {named} are in --train-actions and --test-actions: "
                 "an action trained on cannot be zero-shot, take it out of one"
             )
-        if self.rotates and self.latent % 2:
+        if self.irreps and self.action != "mfr-fixed":
+            raise RequestError(f"--irreps {self.irreps!r} is for --action mfr-fixed, got --action {self.action}")
+        if self.rotates and self.latent % 2 and not self.irreps:
             raise RequestError(
                 f"--latent {self.latent} is odd: {self.action} turns pairs of dimensions, use {self.latent + 1}"
             )
@@ -161,15 +180,19 @@ def parse(name: str, text: str) -> Any:
     kind = TYPES[name]
     try:
         if _is_actions(kind):
-            return tuple(int(part) for part in text.split(",") if part.strip())
+            return tuple(_word(part.strip()) for part in text.split(",") if part.strip())
         if kind in (int, float):
             return kind(text)
     except ValueError:
-        wanted = "integers with commas, as in -1,1" if _is_actions(kind) else f"a number ({kind.__name__})"
-        raise RequestError(f"{flag(name)} {text!r}: expected {wanted}") from None
+        raise RequestError(f"{flag(name)} {text!r}: expected a number ({kind.__name__})") from None
     if options(name) == (0, 1):
         return int(text) if text in ("0", "1") else text
     return text
+
+
+def _word(text: str) -> int | str:
+    """An action as a config holds it: a number where it is one, else the word that its group reads."""
+    return int(text) if text.lstrip("+-").isdecimal() else text
 
 
 def words(config: Config, base: Config) -> list[str]:
@@ -199,9 +222,9 @@ def _typed(name: str, value: Any) -> Any:
     if _is_actions(kind):
         if value is None and kind != Actions:
             return None
-        if isinstance(value, (list, tuple)) and all(type(k) is int for k in value):
+        if isinstance(value, (list, tuple)) and all(type(k) in (int, str) for k in value):
             return tuple(value)
-        raise RequestError(f"{flag(name)}: expected a list of integers, got {value!r}")
+        raise RequestError(f"{flag(name)}: expected a list of actions, got {value!r}")
     if kind is float and type(value) is int:
         value = float(value)
     if type(value) is not kind:

@@ -54,7 +54,8 @@ def conv(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
 
 
 class CNN(nn.Module):
-    """A 4x4 stride-2 stem and three 3x3 convolutions with batch norm, pooled to 3x3 and projected."""
+    """A 4x4 stride-2 stem and three 3x3 convolutions with batch norm, pooled to 3x3 (more along a longer side) and
+    projected."""
 
     def __init__(
         self, shape: Shape, dim: int, standardise: bool = False, widths: tuple[int, int, int, int] = (24, 48, 96, 96)
@@ -64,13 +65,14 @@ class CNN(nn.Module):
             raise RequestError(f"images of {shape[1]} x {shape[2]} are too small for the cnn: use --encoder mlp")
         self.dim = dim
         a, b, c, d = widths
+        pooled = [3 * side // min(shape[1:]) for side in shape[1:]]
         self.features = nn.Sequential(
             conv(shape[0], a, 4, 2), nn.BatchNorm2d(a), nn.ReLU(),
             conv(a, b, 3), nn.MaxPool2d(2, ceil_mode=True), nn.BatchNorm2d(b), nn.ReLU(),
             conv(b, c, 3), nn.BatchNorm2d(c), nn.ReLU(),
-            conv(c, d, 3), nn.AdaptiveMaxPool2d(3), nn.BatchNorm2d(d), nn.ReLU(),
+            conv(c, d, 3), nn.AdaptiveMaxPool2d(pooled), nn.BatchNorm2d(d), nn.ReLU(),
         )  # fmt: skip
-        self.project = nn.Linear(9 * d, dim)
+        self.project = nn.Linear(math.prod(pooled) * d, dim)
         self.standardise = standardiser(dim, standardise)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 
 from brojepa.errors import RequestError
-from brojepa.groups import signed
+from brojepa.groups import Element
 from brojepa.models import Model, Supervised, action_sets
+from brojepa.retrieval import retrieve
 from brojepa.runs import Run
-from brojepa.worlds import Split, open_world
+from brojepa.worlds import Batch, Orbits, Split, World, open_world
 
 NEIGHBOURS, TEMPERATURE = 20, 0.07
 ROWS = 4096  # latents acted on and classified at once
@@ -40,22 +41,29 @@ class Latents:
         return cls(model.encode(split.images), split.states.to(model.device))
 
 
-def count_right(model: Model, data: Latents, actions: Sequence[int]) -> Tensor:
+def moved(model: Model, states: Tensor, k: Element) -> Tensor:
+    """The states that an action leads to."""
+    return model.group.apply(states, torch.as_tensor(k, device=states.device))
+
+
+def count_right(model: Model, data: Latents, actions: Sequence[Element]) -> Tensor:
     """How many images of each state (row) are predicted right after each action (column): [n, actions]."""
     right = torch.zeros(model.task.n, len(actions), dtype=torch.long, device=data.z.device)
     for column, k in enumerate(actions):
         for z, y in zip(data.z.split(ROWS), data.states.split(ROWS), strict=True):
-            hit = model.classify(model.act(z, k)) == model.group.apply(y, k)
+            hit = model.classify(model.act(z, k)) == moved(model, y, k)
             right[:, column] += torch.bincount(y[hit], minlength=model.task.n)
     return right
 
 
-def accuracy(model: Model, data: Latents, actions: Sequence[int]) -> float | None:
+def accuracy(model: Model, data: Latents, actions: Sequence[Element]) -> float | None:
     """Share of right predictions over all images and actions; None for no actions."""
     return int(count_right(model, data, actions).sum()) / (len(data.z) * len(actions)) if actions else None
 
 
-def rollout_accuracy(model: Model, data: Latents, primitives: Sequence[int], actions: Sequence[int]) -> float | None:
+def rollout_accuracy(
+    model: Model, data: Latents, primitives: Sequence[Element], actions: Sequence[Element]
+) -> float | None:
     """Accuracy when each action is reached by repeating a primitive in latent space.
 
     None for a supervised model, and where some action is no repetition of a primitive."""
@@ -75,7 +83,7 @@ def rollout_accuracy(model: Model, data: Latents, primitives: Sequence[int], act
     return right / (len(data.z) * len(actions))
 
 
-def bank(model: Model, data: Latents, actions: Sequence[int]) -> Latents:
+def bank(model: Model, data: Latents, actions: Sequence[Element]) -> Latents:
     """What k-NN looks predicted latents up in.
 
     JEPA predicts latents of images, so the bank is the training images' latents. A supervised model predicts in a
@@ -83,7 +91,7 @@ def bank(model: Model, data: Latents, actions: Sequence[int]) -> Latents:
     if not isinstance(model, Supervised):
         return data
     z = [torch.cat([model.act(part, k) for part in data.z.split(ROWS)]) for k in actions]
-    return Latents(torch.cat(z), torch.cat([model.group.apply(data.states, k) for k in actions]))
+    return Latents(torch.cat(z), torch.cat([moved(model, data.states, k) for k in actions]))
 
 
 def knn_classify(query: Tensor, bank: Latents, n: int) -> Tensor:
@@ -110,14 +118,14 @@ def knn_classify(query: Tensor, bank: Latents, n: int) -> Tensor:
     return torch.cat(votes)
 
 
-def knn_accuracy(model: Model, data: Latents, bank: Latents, actions: Sequence[int]) -> float | None:
+def knn_accuracy(model: Model, data: Latents, bank: Latents, actions: Sequence[Element]) -> float | None:
     if not actions:
         return None
     right = 0
     for k in actions:
         for z, y in zip(data.z.split(ROWS), data.states.split(ROWS), strict=True):
             found = knn_classify(model.act(z, k), bank, model.task.n)
-            right += int((found == model.group.apply(y, k)).sum())
+            right += int((found == moved(model, y, k)).sum())
     return right / (len(data.z) * len(actions))
 
 
@@ -165,7 +173,7 @@ class evaluating:
 
 
 def evaluate(
-    model: Model, train: Split, test: Split, train_actions: Sequence[int], test_actions: Sequence[int]
+    model: Model, train: Split, test: Split, train_actions: Sequence[Element], test_actions: Sequence[Element]
 ) -> dict[str, Any]:
     """The paper's five accuracies, accuracy per action, and per state and action, as `result.json` has them."""
     with evaluating(model):
@@ -182,18 +190,99 @@ def evaluate(
                 "rollout": rollout_accuracy(model, held, train_actions, test_actions),
                 "knn": knn_accuracy(model, held, bank(model, fitted, train_actions), test_actions),
             },
-            "per_action": {signed(k): value for k, value in per_action.items()},
+            "per_action": {model.group.write(k): value for k, value in per_action.items()},
             "by_state": {
-                "actions": [signed(k) for k in actions],
+                "actions": [model.group.write(k) for k in actions],
                 "accuracy": (right.cpu().double() / total.cpu()[:, None]).tolist(),
             },
             "chance": 1 / model.task.n,
         }
 
 
-def _mean(per_action: dict[int, float], actions: Sequence[int]) -> float | None:
+def _mean(per_action: dict[Element, float], actions: Sequence[Element]) -> float | None:
     """Every action is measured on all images, so the mean over actions is the mean over all predictions."""
     return math.fsum(per_action[k] for k in actions) / len(actions) if actions else None
+
+
+class ByLabel:
+    """How a world of labelled states is measured: does the classifier read the state that the action leads to?"""
+
+    def __init__(self, world: World, train_actions: Sequence[Element], test_actions: Sequence[Element]) -> None:
+        self.world, self.train_actions, self.test_actions = world, train_actions, test_actions
+
+    def validate(self, model: Model, held: Split, draw: Any, batch: Batch) -> dict[str, Any]:
+        """The loss on transitions within the held-out images, accuracies on these, and signs of collapse."""
+        z = model.encode(held.images)
+        z_target = model.target_latents(held.images)[draw.context if draw.target is None else draw.target]
+        data = Latents(z, held.states)
+        return {
+            "validation_loss": float(model.validate(z[draw.context], z_target, batch)),
+            "seen": accuracy(model, data, self.train_actions),
+            "zero_shot": accuracy(model, data, self.test_actions),
+            **spread(z),
+        }
+
+    def test(self, model: Model, train: Split) -> dict[str, Any]:
+        return evaluate(model, train, self.world.test.to(model.device), self.train_actions, self.test_actions)
+
+
+class ByRetrieval:
+    """How a world of poses is measured: is the pose that the action leads to found among candidates?"""
+
+    VALIDATED = 40  # things
+
+    def __init__(self, world: Orbits, train_actions: Sequence[Element], test_actions: Sequence[Element]) -> None:
+        self.world, self.train_actions, self.test_actions = world, train_actions, test_actions
+
+    def validate(self, model: Model, held: Split, draw: Any, batch: Batch) -> dict[str, Any]:
+        z = model.encode(batch.images)
+        assert batch.targets is not None
+        z_target = model.target_latents(batch.targets).unflatten(0, batch.next_states.shape)
+        things = held[torch.arange(min(len(held), self.VALIDATED))]
+        found = self._measure(model, things, seed=1)
+        return {
+            "validation_loss": float(model.validate(z, z_target, batch)),
+            "seen": found["metrics"]["seen"],
+            "zero_shot": found["metrics"]["zero_shot"],
+            "median_error": (found["retrieval"]["zero_shot"] or {}).get("median_error"),
+            **spread(z),
+        }
+
+    def test(self, model: Model, train: Split) -> dict[str, Any]:
+        with evaluating(model):
+            return self._measure(model, self.world.test, seed=0)
+
+    def _measure(self, model: Model, things: Split, seed: int) -> dict[str, Any]:
+        actions = [*self.train_actions, *self.test_actions]
+        found = retrieve(model, self.world, things, actions, seed)
+        count = len(self.train_actions)
+        seen, unseen = found.summary(list(range(count))), found.summary(list(range(count, len(actions))))
+        rows = {self.world.group.write(k): found.summary([i]) or {} for i, k in enumerate(actions)}
+        return {
+            "metrics": {
+                "train": None,
+                "seen": seen and seen["hit1"],
+                "zero_shot": unseen and unseen["hit1"],
+                "rollout": None,
+                "knn": None,
+            },
+            "retrieval": {
+                "things": len(things),
+                "contexts": self.world.contexts,
+                "candidates": len(self.world.candidates),
+                "seen": seen,
+                "zero_shot": unseen,
+            },
+            "per_action": {name: row["hit1"] for name, row in rows.items()},
+            "error_per_action": {name: row["median_error"] for name, row in rows.items()},
+            "chance": 1 / len(self.world.candidates),
+        }
+
+
+def judge(world: World, train_actions: Sequence[Element], test_actions: Sequence[Element]) -> ByLabel | ByRetrieval:
+    """What measures a model of a world."""
+    kind = ByRetrieval if isinstance(world, Orbits) else ByLabel
+    return kind(world, train_actions, test_actions)  # pyright: ignore[reportArgumentType]
 
 
 def evaluate_run(path: str | Path, data_dir: str | Path | None = None, device: str = "auto") -> dict[str, Any]:
@@ -204,14 +293,14 @@ def evaluate_run(path: str | Path, data_dir: str | Path | None = None, device: s
     run = Run(Path(path))
     model = run.load(device)
     config, facts = run.config, run.header["world"]
-    name = config.world if data_dir is None or config.world == "emnist" else str(data_dir)
-    world = open_world(name, data_dir if name == "emnist" else None)
-    if (world.n, list(world.shape)) != (facts["states"], facts["shape"]):
-        both = ((world.n, world.shape), (model.task.n, model.task.shape))
+    name = config.world if data_dir is None or "emnist" in config.world else str(data_dir)
+    world = open_world(name, data_dir if "emnist" in name else None)
+    if (world.labels, list(world.shape)) != (facts["states"], facts["shape"]):
+        both = ((world.labels, world.shape), (model.task.n, model.task.shape))
         given, wanted = (f"{n} states, {'x'.join(map(str, shape))}" for n, shape in both)
         raise RequestError(f"{name} has {given} images; {run.path} was trained on {wanted}")
-    train, _ = world.train.hold_out(config.validation, world.n, torch.Generator().manual_seed(run.header["seed"]))
-    train_actions, test_actions = action_sets(config, world.n)
-    measured = evaluate(model, train, world.test, train_actions, test_actions)
+    train, _ = world.hold_out(config.validation, torch.Generator().manual_seed(run.header["seed"]))
+    train_actions, test_actions = action_sets(config, world.group, world.actions)
+    measured = judge(world, train_actions, test_actions).test(model, train)
     same = all(facts.get(key) == value for key, value in world.source.items())
     return {"world": world.title, "same_images": same, "zero_shot_kind": model.zero_shot_kind(test_actions), **measured}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -16,11 +17,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from brojepa import losses
-from brojepa.actions import BlockRotation, LatentAction, MLPAction
+from brojepa.actions import BlockRotation, LatentAction, MLPAction, Representation, evenly
 from brojepa.config import Config
 from brojepa.encoders import ENCODERS, Pixels
 from brojepa.errors import RequestError
-from brojepa.groups import Cyclic, signed
+from brojepa.groups import Abelian, Cyclic, Element, Group, parse
 from brojepa.targets import BatchMean, Relaxed, Sampled, SlowCopy, Target
 from brojepa.worlds import Batch, World
 
@@ -29,16 +30,28 @@ CHUNK = 1000  # images encoded at once outside training
 
 @dataclass(frozen=True)
 class Task:
-    """What a model must know of its world: the group, the image shape and the normalisation."""
+    """What a model must know of its world: how many labelled states (0 where a state is no label), the image shape,
+    the normalisation, and the group where it is not the cycle of the states."""
 
     n: int
     shape: tuple[int, int, int]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    law: Group | None = None
+
+    @property
+    def group(self) -> Group:
+        return self.law or Cyclic(self.n)
 
     @classmethod
     def of(cls, world: World) -> Task:
-        return cls(world.n, world.shape, world.mean, world.std)
+        return cls(world.labels, world.shape, world.mean, world.std, world.law)
+
+    @classmethod
+    def from_facts(cls, facts: dict[str, Any]) -> Task:
+        """From what a run remembers of its world."""
+        law = parse(facts["group"]) if "group" in facts else None
+        return cls(facts["states"], tuple(facts["shape"]), tuple(facts["mean"]), tuple(facts["std"]), law)
 
 
 class Model(nn.Module):
@@ -50,13 +63,13 @@ class Model(nn.Module):
 
     def __init__(self, encoder: nn.Module, action: LatentAction, task: Task) -> None:
         super().__init__()
-        self.task, self.group = task, Cyclic(task.n)
+        self.task, self.group = task, task.group
         self.encoder, self.action = encoder, action
-        self.classifier = nn.Linear(action.out_dim, task.n)
+        self.classifier = nn.Linear(action.out_dim, task.n) if task.n else None
         self.precision = torch.float32
         self.pixel_mean = nn.Buffer(255 * torch.tensor(task.mean)[:, None, None])
         self.pixel_std = nn.Buffer(255 * torch.tensor(task.std)[:, None, None])
-        self.actions_used = nn.Buffer(torch.zeros(2 * task.n - 1, dtype=torch.bool))
+        self.actions_used = nn.Buffer(torch.zeros(self.group.marks, dtype=torch.bool))
 
     @property
     def device(self) -> torch.device:
@@ -74,15 +87,17 @@ class Model(nn.Module):
             raise RequestError(f"images are {given}, this model reads {wanted} (channels x height x width)")
         return self._in_chunks(self.encoder, images)
 
-    def act(self, z: Tensor, k: Tensor | int) -> Tensor:
-        """Latents [..., dim] after action k, an integer or a tensor that broadcasts to [...]."""
+    def act(self, z: Tensor, k: Tensor | Element) -> Tensor:
+        """Latents [..., dim] after action k, an element of the group or a tensor of them that broadcasts to [...]."""
         return self.action.act(z, k)
 
     def classify(self, z: Tensor) -> Tensor:
         """The state that each latent [..., dim] shows, [...]."""
+        if self.classifier is None:
+            raise RequestError("this model's world has no labelled states: compare latents with those of other images")
         return self.classifier(z).argmax(-1)
 
-    def rollout(self, z: Tensor, k: int, steps: int) -> Tensor:
+    def rollout(self, z: Tensor, k: Element, steps: int) -> Tensor:
         """Latents after 0, 1, ..., steps times action k: [steps + 1, ..., dim]."""
         path = [z]
         for _ in range(steps):
@@ -101,7 +116,7 @@ class Model(nn.Module):
     def predict(self, z: Tensor, k: Tensor) -> Tensor:
         """`act` as training calls it: remembers the actions."""
         if self.training:
-            self.actions_used[k.flatten() + self.task.n - 1] = True
+            self.actions_used[self.group.mark(k).flatten()] = True
         return self.action.act(z, k)
 
     def objective(self, batch: Batch, progress: float = 1.0) -> dict[str, Tensor]:
@@ -122,12 +137,12 @@ class Model(nn.Module):
     def after_step(self) -> None:
         """Called once the optimiser has stepped."""
 
-    def zero_shot_kind(self, test_actions: Sequence[int]) -> str:
+    def zero_shot_kind(self, test_actions: Sequence[Element]) -> str:
         """Strict where training never passed a test action to the latent action, weak where it did; or "none"."""
         if not test_actions:
             return "none"
-        used = self.actions_used.tolist()
-        return "weak" if any(used[k + self.task.n - 1] for k in test_actions) else "strict"
+        used = self.actions_used[self.group.mark(self.group.tensor(test_actions).to(self.device))]
+        return "weak" if bool(used.any()) else "strict"
 
 
 class Supervised(Model):
@@ -140,6 +155,7 @@ class Supervised(Model):
         return self._loss(z, batch)
 
     def _loss(self, z: Tensor, batch: Batch) -> Tensor:
+        assert self.classifier is not None, "build admits supervised models for labelled states only"
         logits = self.classifier(self.predict(z[:, None], batch.k))
         return F.cross_entropy(logits.flatten(0, 1), batch.next_states.flatten())
 
@@ -154,8 +170,8 @@ class Objective:
     covariance_scale: losses.CovarianceScale = "mean"
     regularise: str = "predicted"
     consistency: float = 0.0
-    composed: tuple[int, ...] = ()
-    primitives: tuple[int, ...] = ()
+    composed: tuple[Element, ...] = ()
+    primitives: tuple[Element, ...] = ()
 
 
 class JEPA(Model):
@@ -180,7 +196,9 @@ class JEPA(Model):
         plans = {k: self.group.rollout(k, weights.primitives) for k in weights.composed}
         for k, plan in plans.items():
             if plan is None:
-                raise RequestError(f"--composed-actions: {signed(k)} cannot be reached by repeating a training action")
+                raise RequestError(
+                    f"--composed-actions: {self.group.write(k)} cannot be reached by repeating a training action"
+                )
         # the primitives that are repeated, and for each composed action: itself, its primitive's place there, its steps
         self.repeated = torch.tensor(sorted({plan[0] for plan in plans.values() if plan}), dtype=torch.long)
         rows = [[k, self.repeated.tolist().index(plan[0]), plan[1]] for k, plan in plans.items() if plan]
@@ -191,7 +209,7 @@ class JEPA(Model):
         z = self.embed(self.encoder, batch.images)
         with torch.no_grad():
             if batch.targets is not None:
-                z_target = self.embed(self._target_encoder, batch.targets).unflatten(0, batch.k.shape)
+                z_target = self.embed(self._target_encoder, batch.targets).unflatten(0, batch.next_states.shape)
             elif self.slow is None:
                 z_target = z.detach()
             else:
@@ -228,8 +246,10 @@ class JEPA(Model):
         if w.consistency:
             terms["consistency"] = min(1.0, max(0.0, (progress - 0.1) / 0.2)) * self._consistency(z.detach())
         loss = torch.stack([getattr(w, name) * term for name, term in terms.items()]).sum()
-        probe = F.cross_entropy(self.classifier(flat.detach()), batch.next_states.flatten())
-        return {"loss": loss, **terms, "probe": probe}
+        terms = {"loss": loss, **terms}
+        if self.classifier is not None:
+            terms["probe"] = F.cross_entropy(self.classifier(flat.detach()), batch.next_states.flatten())
+        return terms
 
     def _consistency(self, z: Tensor) -> Tensor:
         """Acting once with a composed action must land where repeating its primitive lands, for each of them.
@@ -253,7 +273,9 @@ class JEPA(Model):
 
 def build(config: Config, task: Task, generator: torch.Generator) -> Model:
     """The model that a config describes, with weights drawn from the generator's seed."""
-    n = task.n
+    if not task.n and (config.method == "supervised" or config.target != "sampled"):
+        knob = "--method supervised" if config.method == "supervised" else f"--target {config.target}"
+        raise RequestError(f"{knob} needs labelled states, {config.world} has none: use --method jepa --target sampled")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         by_pixels = config.method == "supervised" and config.encoder == "mlp" and not config.rotates
@@ -262,47 +284,61 @@ def build(config: Config, task: Task, generator: torch.Generator) -> Model:
         )
         if config.encoder != "mlp":
             encoder = encoder.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
-        action = _action(config, encoder.dim, n)
+        action = _action(config, encoder.dim, task.group)
         if config.method == "supervised":
             return Supervised(encoder, action, task)
         slow = SlowCopy(encoder, config.ema_decay) if config.target_encoder == "ema" else None
-        return JEPA(encoder, action, task, _target(config, n), slow, _objective(config, n))
+        return JEPA(encoder, action, task, _target(config, task), slow, _objective(config, task.group))
 
 
-def _action(config: Config, dim: int, n: int) -> LatentAction:
-    if config.action == "sfr-fixed":
-        return BlockRotation.single(dim, n)
+def _action(config: Config, dim: int, group: Group) -> LatentAction:
+    if not config.rotates:
+        return MLPAction(dim, group, config.action, out_dim=config.latent, scale=config.embedding_scale)
+    if config.irreps or (config.action == "mfr-fixed" and not isinstance(group, Cyclic)):
+        copies = config.irreps or evenly(group, dim)
+        action = BlockRotation.of(group, copies) if isinstance(group, Abelian) else Representation(group, copies)
+        if action.dim != dim:
+            raise RequestError(f"--irreps {config.irreps!r} makes {action.dim} dimensions: use --latent {action.dim}")
+        return action
     if config.action == "mfr-fixed":
-        return BlockRotation.multi(dim, n, config.lowest_frequency)
-    if config.rotates:
-        return BlockRotation.random(dim, shared=config.action == "sfr-learned", range=config.angle_range)
-    return MLPAction(dim, n, config.action, out_dim=config.latent, scale=config.embedding_scale)
+        return BlockRotation.multi(dim, cast(Cyclic, group).n, config.lowest_frequency)
+    if not isinstance(group, Abelian) or (config.action == "sfr-fixed" and not isinstance(group, Cyclic)):
+        raise RequestError(f"--action {config.action} does not fit {group}: use mfr-fixed, or additive as a baseline")
+    if config.action == "sfr-fixed":
+        return BlockRotation.single(dim, cast(Cyclic, group).n)
+    shared, factors = config.action == "sfr-learned", len(group.periods)
+    return BlockRotation.random(dim, shared=shared, range=config.angle_range, factors=factors)
 
 
-def _target(config: Config, n: int) -> Target:
+def _target(config: Config, task: Task) -> Target:
     if config.target == "sampled":
         return Sampled()
     if config.target == "mean":
-        return BatchMean(n)
-    return Relaxed(n, config.latent, config.train_actions, config.relax_steps)
+        return BatchMean(task.n)
+    if not isinstance(task.group, Cyclic):
+        raise RequestError(f"--target relaxed is for cycles, not for {task.group}: use mean or sampled")
+    return Relaxed(task.n, config.latent, task.group.check(config.train_actions, "--train-actions"), config.relax_steps)
 
 
-def _objective(config: Config, n: int) -> Objective:
-    _, test_actions = action_sets(config, n)
-    composed = test_actions if config.composed_actions is None else config.composed_actions
+def _objective(config: Config, group: Group) -> Objective:
+    composed: tuple[Element, ...] = ()
+    if config.consistency:
+        given = config.composed_actions
+        composed = action_sets(config, group)[1] if given is None else group.check(given, "--composed-actions")
     return Objective(
         **{name: getattr(config, name) for name in ("invariance", "variance", "covariance", "consistency")},
         covariance_scale=config.covariance_scale,
         regularise=config.regularise,
-        composed=Cyclic(n).check(composed, "--composed-actions") if config.consistency else (),
-        primitives=config.train_actions,
+        composed=composed,
+        primitives=group.check(config.train_actions, "--train-actions"),
     )
 
 
-def action_sets(config: Config, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The training and the test actions of a config in a world of n states."""
-    group = Cyclic(n)
+def action_sets(
+    config: Config, group: Group, measured: Sequence[Element] | None = None
+) -> tuple[tuple[Element, ...], tuple[Element, ...]]:
+    """The training and the test actions of a config: by default all that are measured and not trained on."""
     train = group.check(config.train_actions, "--train-actions")
     if config.test_actions is None:
-        return train, tuple(k for k in group.actions if k not in train)
+        return train, tuple(k for k in (group.actions if measured is None else measured) if k not in train)
     return train, group.check(config.test_actions, "--test-actions")

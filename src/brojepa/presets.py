@@ -79,6 +79,25 @@ FAST = Config(
     checkpoint="last",
 )
 
+TORUS = FAST.replace(
+    world="torus", train_actions=("1:0", "-1:0", "0:1", "0:-1"), action="mfr-fixed", angle_lr=1.0, epochs=6
+)
+POSES = Config(
+    encoder="cnn",
+    standardise=True,
+    target_encoder="stop-gradient",
+    regularise="context",
+    every_action=True,
+    epochs=6,
+    batch_size=256,
+    lr=3e-3,
+    schedule="one-cycle",
+    checkpoint="last",
+)
+ROTATION = POSES.replace(world="rotation", train_actions=(-10, 10))
+DIHEDRAL = POSES.replace(world="dihedral", train_actions=("r", "r3", "s"))
+POSE = POSES.replace(world="pose", train_actions=("x15", "x-15", "y15", "y-15", "z15", "z-15"))
+
 PRESETS: dict[str, Config] = {
     **{
         f"{world}/{row}": paper_row(world, row).replace(**departures(world, row))
@@ -87,6 +106,11 @@ PRESETS: dict[str, Config] = {
     },
     "mnist/fast": FAST,
     "emnist/fast": FAST.replace(world="emnist", action="mfr-fixed", target="relaxed", relax_steps=20),
+    "torus/fast": TORUS,
+    "rotation/fast": ROTATION,
+    "dihedral/fast": DIHEDRAL,
+    "pose/fast": POSE,
+    **{f"{config.world}/additive": config.replace(action="additive") for config in (TORUS, ROTATION, DIHEDRAL, POSE)},
 }
 RECOMMENDED = "mnist/fast"
 
@@ -99,4 +123,5 @@ def preset(name: str) -> Config:
 
 def recommended(world: str) -> str:
     """The preset that is the starting point for a world when none is named."""
-    return f"{world}/fast" if f"{world}/fast" in PRESETS else RECOMMENDED
+    own = f"{world.partition(':')[0]}/fast"
+    return own if own in PRESETS else RECOMMENDED

@@ -11,7 +11,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, TextIO
 
-from brojepa.groups import signed
+from brojepa.config import signed
 
 if TYPE_CHECKING:
     from brojepa.runs import Run
@@ -72,14 +72,16 @@ class Table(Silent):
     def started(self, training: Training, resumed: bool) -> None:
         config, world = training.config, training.world
         parameters = sum(p.numel() for p in training.model.parameters() if p.requires_grad)
-        images = f"{len(training.train_split):,} images of {world.n} states"
+        count = f"{len(training.transitions):,} images"
+        images = f"{count} of {world.n} states" if world.labels else f"{count} of things in poses of {world.group}"
         changed = f"{config.hash} ({training.base}, changed)" if training.base else config.hash
         self._print(f"{training.preset or changed} seed {training.seed}: {world.title}, {images}")
         self._print(
             f"{config.method} {config.encoder} {config.action}, {parameters:,} parameters, on {training.placement}"
         )
         self._print(
-            f"training on {actions_text(training.train_actions)}; held out {actions_text(training.test_actions)}"
+            f"training on {actions_text(training.train_actions, world.group)}; "
+            f"held out {actions_text(training.test_actions, world.group)}"
         )
         if resumed:
             self._print(f"resuming at epoch {training.epoch + 1}, step {training.step + 1}")
@@ -123,7 +125,7 @@ class Table(Silent):
         for line in accuracies(result):
             self._print(line)
         if training.model.action.learned_angles:
-            self._print(angles_text(result["angles"], training.world.n))
+            self._print(angles_text(result["angles"], training.world.group))
         self._print(f"{training.run.path}")
 
     def already_done(self, run: Run) -> None:
@@ -133,7 +135,7 @@ class Table(Silent):
 
 
 def accuracies(result: dict[str, Any]) -> list[str]:
-    """The five accuracies, a line each, with what each was measured on."""
+    """The accuracies, a line each, with what each was measured on; in a world of poses, retrieval and its errors."""
     kind = result["zero_shot_kind"]
     why = {"strict": "never given to the latent action in training", "weak": "used by an auxiliary loss in training"}
     notes = {
@@ -145,23 +147,40 @@ def accuracies(result: dict[str, Any]) -> list[str]:
     }
     rows = [(name.replace("_", "-"), value, notes[name]) for name, value in result["metrics"].items()]
     rows.append(("chance", result["chance"], ""))
-    return [f"  {name:<10} {value:.4f}  {note}".rstrip() for name, value, note in rows if value is not None]
+    lines = [f"  {name:<10} {value:.4f}  {note}".rstrip() for name, value, note in rows if value is not None]
+    found = result.get("retrieval")
+    if not found:
+        return lines
+    lines.append(f"  (the true next image found first among {found['candidates']} candidates)")
+    for name in ("seen", "zero_shot"):
+        if found[name]:
+            mrr, median, mean = (found[name][key] for key in ("mrr", "median_error", "mean_error"))
+            where = f"{name.replace('_', '-'):<10}"
+            lines.append(f"  {where} MRR {mrr:.4f}, error of the pose found: median {median:.4g}, mean {mean:.4g}")
+    return lines
 
 
-def angles_text(angles: list[float], n: int) -> str:
-    """How near learned angles lie to multiples of 2 pi / n."""
-    unit = 2 * math.pi / n
-    off = [abs(a - unit * round(a / unit)) for a in angles]
-    harmonics = sorted({round(a / unit) % n for a in angles})
-    near = sum(o < 0.02 for o in off)
-    what = f"{near} of {len(angles)} angles within 0.02 of a multiple of 2π/{n} (largest distance {max(off):.4f})"
-    return f"{what}; multiples {', '.join(map(str, harmonics))}"
+def angles_text(angles: list, group: Any) -> str:
+    """How near learned angles lie to multiples of 2 pi / n, for each factor of a torus."""
+    rows = [a if isinstance(a, list) else [a] for a in angles]
+    said = []
+    for n, column in zip(group.periods, zip(*rows, strict=True), strict=True):
+        unit = 2 * math.pi / n
+        off = [abs(a - unit * round(a / unit)) for a in column]
+        harmonics = sorted({round(a / unit) % n for a in column})
+        near = sum(o < 0.02 for o in off)
+        what = f"{near} of {len(column)} angles within 0.02 of a multiple of 2π/{n} (largest distance {max(off):.4f})"
+        said.append(f"{what}; multiples {', '.join(map(str, harmonics))}")
+    return "\n".join(said)
 
 
-def actions_text(actions: tuple[int, ...]) -> str:
-    """Actions in words: "+1 -1", or a range where both signs of a stretch are there: "+-2..9"."""
+def actions_text(actions: tuple, group: Any = None) -> str:
+    """Actions in words: "+1 -1", or a range where both signs of a stretch are there: "±2..±9"."""
     if not actions:
         return "no action"
+    if not all(isinstance(k, int) for k in actions):
+        shown = " ".join(group.write(k) for k in actions[:8])
+        return shown if len(actions) <= 8 else f"{len(actions)} others"
     positive = sorted(k for k in actions if k > 0)
     stretch = positive == list(range(positive[0], positive[-1] + 1)) if positive else False
     if len(positive) > 2 and stretch and sorted(actions) == sorted([*positive, *(-k for k in positive)]):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from brojepa import files
-from brojepa.config import Config
+from brojepa.config import WORLDS, Config
 from brojepa.errors import RequestError, RunError
 from brojepa.presets import PRESETS
 
@@ -35,7 +35,7 @@ class Run:
         """Where the run of a config and a seed lives; a preset with nothing changed has its own name."""
         if preset is not None and PRESETS.get(preset) == config:
             return cls(Path(out) / preset / f"seed-{seed}")
-        return cls(Path(out) / Path(config.world).stem / config.hash / f"seed-{seed}")
+        return cls(Path(out) / Path(config.world).stem.replace(":", "-") / config.hash / f"seed-{seed}")
 
     @property
     def config_file(self) -> Path:
@@ -111,8 +111,7 @@ class Run:
         from brojepa.models import Task, build
 
         header = self.header
-        world = header["world"]
-        task = Task(world["states"], tuple(world["shape"]), tuple(world["mean"]), tuple(world["std"]))
+        task = Task.from_facts(header["world"])
         model = build(self.config, task, torch.Generator())
         tensors, _ = checkpoint.load(self.model_file)
         try:
@@ -178,11 +177,8 @@ class Run:
 def absolute_world(config: Config) -> Config:
     """The config with a world of one's own named by its whole path, so that a run means the same everywhere."""
     path = Path(config.world).expanduser()
-    return (
-        config
-        if config.world in ("mnist", "emnist") or not path.exists()
-        else config.replace(world=str(path.resolve()))
-    )
+    named = config.world.partition(":")[0] in WORLDS or not path.exists()
+    return config if named else config.replace(world=str(path.resolve()))
 
 
 def _difference(part: str, here: Any, wanted: Any) -> str:

@@ -20,11 +20,12 @@ from brojepa import checkpoint, devices, evaluation, spectral
 from brojepa.config import Config
 from brojepa.errors import Interrupted, RequestError, RunError
 from brojepa.files import write_json
+from brojepa.groups import Cyclic
 from brojepa.models import JEPA, Model, Task, action_sets, build
 from brojepa.presets import PRESETS, RECOMMENDED, preset
 from brojepa.progress import Reporter, Silent
 from brojepa.runs import Run, absolute_world
-from brojepa.worlds import Transitions, World, open_world
+from brojepa.worlds import Orbits, OrbitTransitions, Split, Transitions, World, open_world
 
 CHECK_EVERY = 100  # steps between looks at whether the loss is finite
 SAVE_EVERY = 120.0  # seconds between checkpoints within an epoch
@@ -108,36 +109,43 @@ class Training:
         self.world, self.placement = world, placement
         self.base = name
         self.preset = name if name and PRESETS.get(name) == config else None
-        self.train_actions, self.test_actions = action_sets(config, world.n)
+        self.train_actions, self.test_actions = action_sets(config, world.group, world.actions)
+        self.judge = evaluation.judge(world, self.train_actions, self.test_actions)
         self.generator = torch.Generator().manual_seed(seed)
-        train, held = world.train.hold_out(config.validation, world.n, self.generator)
+        train, held = world.hold_out(config.validation, self.generator)
         self.train_split, self.held = train.to(placement.device), held.to(placement.device)
         self.model = build(config, Task.of(world), self.generator).to(placement.device)
         self.model.precision = placement.precision
         self.optimizer, self.rates = _optimizer(self.model, config)
 
-        with_targets = isinstance(self.model, JEPA) and self.model.target.of_next_state
-        self.transitions, validation = (
-            Transitions(
-                split, world.group, self.train_actions,
-                every_action=config.every_action, with_targets=with_targets, shift=shift,
-            )
-            for split, shift in ((self.train_split, config.shift), (self.held, 0))
-        )  # fmt: skip
+        self.transitions = self._transitions(self.train_split, config.shift)
+        validation = self._transitions(self.held, 0)
         if config.angle_start == "spectral" and self.model.action.learned_angles:
+            if not isinstance(self.transitions, Transitions) or not isinstance(world.group, Cyclic):
+                raise RequestError(f"--angle-start spectral is for cycles, not for {world.group}: use random")
             theta = self.model.action.theta
             start = spectral.starting_angles(self.transitions, theta.numel(), self.generator)  # pyright: ignore[reportCallIssue]
             theta.data.copy_(start)  # pyright: ignore[reportCallIssue]
         self.validation_draw = validation.draw(self.generator)
-        self.validation_batch = validation.batch(self.validation_draw, 0, len(self.held))
+        checked = min(len(validation), max(len(self.held), config.validation))
+        self.validation_batch = validation.batch(self.validation_draw, 0, checked)
 
-        self.batch_size = min(config.batch_size, len(self.train_split))
-        self.steps = len(self.train_split) // self.batch_size
+        self.batch_size = min(config.batch_size, len(self.transitions))
+        self.steps = len(self.transitions) // self.batch_size
         self.epoch, self.step, self.seconds = 0, 0, 0.0
         self.term_names: list[str] = []
         self.log = torch.zeros(0)
         self.rows: list[dict[str, Any]] = []
         self.epoch_start = self.generator.get_state()
+
+    def _transitions(self, split: Split, shift: int) -> Transitions | OrbitTransitions:
+        if isinstance(self.world, Orbits):
+            return OrbitTransitions(self.world, split, self.train_actions, every_action=self.config.every_action)
+        with_targets = isinstance(self.model, JEPA) and self.model.target.of_next_state
+        return Transitions(
+            split, self.world.group, self.train_actions,
+            every_action=self.config.every_action, with_targets=with_targets, shift=shift,
+        )  # fmt: skip
 
     def begin(self) -> None:
         """Write what a run directory starts with, or take up the state that is there."""
@@ -146,11 +154,8 @@ class Training:
             "base": self.base,
             "seed": self.seed,
             "config": self.config.to_dict(),
-            "world": {
-                "name": self.world.name, "states": self.world.n, "shape": list(self.world.shape),
-                "mean": list(self.world.mean), "std": list(self.world.std), **self.world.source,
-            },
-        }  # fmt: skip
+            "world": self.world.facts,
+        }
         self.run.check({"world": header["world"]})
         if not self.run.config_file.is_file():
             write_json(self.run.config_file, header)
@@ -165,7 +170,7 @@ class Training:
         last_save = time.monotonic()
         while self.epoch < self.config.epochs:
             self.epoch_start = self.generator.get_state()
-            draw = self.transitions.draw(self.generator)
+            draw: Any = self.transitions.draw(self.generator)
             self.model.train()
             begun, first, before_save = time.monotonic(), self.step, 0.0
             while self.step < self.steps:
@@ -247,18 +252,7 @@ class Training:
 
     @torch.no_grad()
     def _validate(self) -> dict[str, Any]:
-        model = self.model.eval()
-        z = model.encode(self.held.images)
-        draw = self.validation_draw
-        z_target = model.target_latents(self.held.images)[draw.context if draw.target is None else draw.target]
-        loss = model.validate(z[draw.context], z_target, self.validation_batch)
-        data = evaluation.Latents(z, self.held.states)
-        return {
-            "validation_loss": float(loss),
-            "seen": evaluation.accuracy(model, data, self.train_actions),
-            "zero_shot": evaluation.accuracy(model, data, self.test_actions),
-            **evaluation.spread(z),
-        }
+        return self.judge.validate(self.model.eval(), self.held, self.validation_draw, self.validation_batch)
 
     def _save(self) -> None:
         """Everything that exact resume needs, in one file."""
@@ -292,8 +286,7 @@ class Training:
         self.reporter.evaluating(self)
         tensors, kept = checkpoint.load(self.run.model_file)
         self.model.load_state_dict(tensors, strict=False)
-        test = self.world.test.to(self.placement.device)
-        measured = evaluation.evaluate(self.model, self.train_split, test, self.train_actions, self.test_actions)
+        measured = self.judge.test(self.model, self.train_split)
         images = self.config.epochs * self.steps * self.batch_size
         angles = self.model.action.angles
         result = {
@@ -337,7 +330,7 @@ def _schedule(kind: str, step: int, total: int) -> float:
 
 def _optimizer(model: Model, config: Config) -> tuple[torch.optim.AdamW, list[float]]:
     """AdamW over three groups, weights, angles (no decay) and probe, and the peak rate of each."""
-    probe = list(model.classifier.parameters()) if isinstance(model, JEPA) else []
+    probe = list(model.classifier.parameters()) if isinstance(model, JEPA) and model.classifier is not None else []
     angles = [model.action.theta] if model.action.learned_angles else []
     apart = {id(p) for p in (*probe, *angles)}
     weights = [p for p in model.parameters() if p.requires_grad and id(p) not in apart]

@@ -15,6 +15,7 @@ from brojepa.evaluation import Latents, evaluating
 from brojepa.figures import Need
 from brojepa.figures.geometry import prototypes
 from brojepa.figures.style import state_names
+from brojepa.groups import Cyclic
 from brojepa.models import Model, action_sets
 from brojepa.presets import PRESETS
 from brojepa.runs import Run
@@ -29,7 +30,7 @@ class Source:
         self.config, self.result = run.config, run.result
         self.n: int = run.header["world"]["states"]
         self.names = state_names(self.config.world, self.n)
-        self.train_actions, self.test_actions = action_sets(self.config, self.n)
+        self.train_actions, self.test_actions = action_sets(self.config, Cyclic(self.n))
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:

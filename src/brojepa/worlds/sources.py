@@ -1,4 +1,4 @@
-"""Where worlds come from: the bundled MNIST, EMNIST letters on disk, and your own files.
+"""Where worlds come from: the bundled MNIST, EMNIST letters on disk, worlds made from these, and your own files.
 
 MNIST's and EMNIST's four IDX files share one reader; EMNIST's names mean EMNIST's conventions (images stored
 transposed, labels counted from 1).
@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from brojepa.config import WORLDS
 from brojepa.errors import MissingData, RequestError, unknown
-from brojepa.worlds import idx
+from brojepa.worlds import idx, made
 from brojepa.worlds.world import World
 
 PARTS = ("train images", "train labels", "test images", "test labels")
@@ -72,16 +73,13 @@ def search_path(data_dir: str | Path | None) -> list[Path]:
 
 
 def open_world(name: str, data_dir: str | Path | None = None) -> World:
-    """The world called `mnist` or `emnist`, or the one at a path (a directory of IDX files, or an .npz)."""
-    if data_dir and name != "emnist":
+    """The world of a name in `WORLDS`, some states of one (`mnist:0-6`), or the one at a path (a directory of IDX
+    files, or an .npz)."""
+    base, _, rest = name.partition(":")
+    if data_dir and "emnist" not in name.replace(":", ",").split(","):
         raise RequestError(f"--data-dir {data_dir} is for emnist, not for {name}: for your own images use --world PATH")
-    if name == "mnist":
-        world = _from_directory("mnist", BUNDLED, MNIST, n=10)
-        if world.source["sha256"] != MNIST_SHA256:
-            raise RequestError(f"the bundled MNIST in {BUNDLED} was changed: install brojepa again")
-        return world
-    if name == "emnist":
-        return _emnist(data_dir)
+    if base in WORLDS:
+        return _named(base, rest, lambda part: open_world(part, data_dir if "emnist" in part else None), data_dir)
     path = Path(name).expanduser()
     if path.is_dir():
         layouts = [layout for layout in (MNIST, EMNIST) if any(_find(path, f) for f in layout.files)]
@@ -92,7 +90,25 @@ def open_world(name: str, data_dir: str | Path | None = None) -> World:
         return _from_npz(path)
     if os.sep in name or path.suffix:
         raise RequestError(f"no world at {name}: give a directory of IDX files or an .npz with images and labels")
-    raise unknown("world", name, ["mnist", "emnist"])
+    raise unknown("world", name, WORLDS)
+
+
+def _named(name: str, rest: str, open_part: made.Open, data_dir: str | Path | None) -> World:
+    if name in ("mnist", "emnist"):
+        world = _mnist() if name == "mnist" else _emnist(data_dir)
+        return made.subset(world, rest) if rest else world
+    if name in ("torus", "pairs"):
+        return getattr(made, name)(rest, open_part)
+    if rest:
+        raise RequestError(f"world {name}:{rest}: {name} has no parts to name, write {name}")
+    return made.pose() if name == "pose" else getattr(made, name)(_mnist())
+
+
+def _mnist() -> World:
+    world = _from_directory("mnist", BUNDLED, MNIST, n=10)
+    if world.source["sha256"] != MNIST_SHA256:
+        raise RequestError(f"the bundled MNIST in {BUNDLED} was changed: install brojepa again")
+    return world
 
 
 def _emnist(data_dir: str | Path | None) -> World:

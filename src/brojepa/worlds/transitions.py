@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from brojepa.groups import Cyclic
+from brojepa.groups import Element, Group
 from brojepa.worlds.world import Split
 
 
 @dataclass(frozen=True)
 class Batch:
-    """images uint8 [batch, c, h, w]; states [batch]; k and next_states [batch, actions];
-    targets, images of the next states, [batch * actions, c, h, w], or None where none were drawn."""
+    """images uint8 [batch, c, h, w]; states [batch]; k [batch, actions, ...], elements of the group; next_states
+    [batch, actions]; targets, images of the next states, [batch * actions, c, h, w], or None where none were drawn."""
 
     images: Tensor
     states: Tensor
@@ -31,8 +31,8 @@ class Batch:
 
 @dataclass(frozen=True)
 class Draw:
-    """An epoch as indices: context [count], k and target [count, actions], offsets of the shifts, 0 to 2 * shift:
-    [count, 1 + actions, 2], the context's first."""
+    """An epoch as indices: context [count], k [count, actions, ...], target [count, actions], offsets of the shifts,
+    0 to 2 * shift: [count, 1 + actions, 2], the context's first."""
 
     context: Tensor
     k: Tensor
@@ -47,8 +47,8 @@ class Transitions:
     def __init__(
         self,
         split: Split,
-        group: Cyclic,
-        actions: Sequence[int],
+        group: Group,
+        actions: Sequence[Element],
         *,
         every_action: bool = False,
         with_targets: bool = True,
@@ -56,11 +56,11 @@ class Transitions:
     ) -> None:
         self.split, self.group, self.shift = split, group, shift
         self.every_action, self.with_targets = every_action, with_targets
-        self.actions = torch.tensor(actions)
+        self.actions = group.tensor(actions)
         states = split.states.cpu()
         self._states = states
         self._by_state = states.argsort(stable=True)
-        self._sizes = torch.bincount(states, minlength=group.n)
+        self._sizes = torch.bincount(states, minlength=group.order or 0)
         self._starts = self._sizes.cumsum(0) - self._sizes
         images = F.pad(split.images, (shift,) * 4) if shift else split.images
         h, w = split.images.shape[2:]
@@ -74,13 +74,13 @@ class Transitions:
         count, device = len(self), self.split.images.device
         context = torch.randperm(count, generator=generator)
         if self.every_action:
-            k = self.actions.expand(count, -1)
+            k = self.actions.expand(count, *self.actions.shape)
         else:
             k = self.actions[torch.randint(len(self.actions), (count, 1), generator=generator)]
         target = offset = None
         if self.with_targets:
             state = self.group.apply(self._states[context][:, None], k)
-            u = torch.rand(k.shape, dtype=torch.float64, generator=generator)
+            u = torch.rand(state.shape, dtype=torch.float64, generator=generator)
             target = self._by_state[self._starts[state] + (u * self._sizes[state]).long()].to(device)
         if self.shift:
             shape = (count, 1 + k.shape[1], 2)

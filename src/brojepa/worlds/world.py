@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from brojepa.errors import RequestError
-from brojepa.groups import Cyclic
+from brojepa.groups import Cyclic, Element, Group
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Split:
 
 @dataclass(frozen=True)
 class World:
-    """Images and states of two splits, and the cycle that acts on the states.
+    """Images and states of two splits, and the group that acts on the states: the cycle of n, or another `law`.
 
     mean and std are over the pixels (0 to 1) of the training split, one a channel; `source` says which data
     these are: counts, sha256, and the name of the split where it is a known one.
@@ -67,10 +67,46 @@ class World:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     source: dict[str, Any] = field(default_factory=dict)
+    law: Group | None = None
 
     @property
-    def group(self) -> Cyclic:
-        return Cyclic(self.n)
+    def group(self) -> Group:
+        return self.law or Cyclic(self.n)
+
+    @property
+    def labels(self) -> int:
+        """How many states a classifier can tell apart; 0 where a state is no label."""
+        return self.n
+
+    @property
+    def actions(self) -> tuple[Element, ...]:
+        """The actions that are measured."""
+        return self.group.actions
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a run remembers of its world; the group where it is not the cycle of the states."""
+        plain = {"name": self.name, "states": self.labels, "shape": list(self.shape)}
+        plain |= {"mean": list(self.mean), "std": list(self.std), **self.source}
+        return plain if self.law is None else {**plain, "group": str(self.law)}
+
+    def hold_out(self, count: int, generator: torch.Generator) -> tuple[Split, Split]:
+        """The training split without its validation images, and these."""
+        return self.train.hold_out(count, self.n, generator)
+
+    def keep(self, states: list[int], name: str) -> World:
+        """The world of some of the states, counted anew in the order given."""
+        if len(states) < 2 or len(set(states)) < len(states) or not set(states) <= set(range(self.n)):
+            raise RequestError(
+                f"world {name}: {self.name} has states 0 to {self.n - 1}, name two or more of them, each once"
+            )
+        place = torch.full((self.n,), -1)
+        place[torch.tensor(states)] = torch.arange(len(states))
+        train, test = (Split(s.images[place[s.states] >= 0], place[s.states][place[s.states] >= 0])
+                       for s in (self.train, self.test))  # fmt: skip
+        mean, std = statistics(train.images)
+        counts = {"train": len(train), "test": len(test)}
+        return World(name, len(states), train, test, mean, std, {**self.source, "images": counts})
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -106,7 +142,7 @@ class World:
         if parts[0].images.shape[1:] != parts[1].images.shape[1:]:
             shapes = " and ".join("x".join(map(str, p.images.shape[1:])) for p in parts)
             raise RequestError(f"{name}: training and test images differ in shape ({shapes}), they must be alike")
-        mean, std = _statistics(parts[0].images)
+        mean, std = statistics(parts[0].images)
         counts = {"train": len(parts[0]), "test": len(parts[1])}
         return cls(name, n, parts[0], parts[1], mean, std, {"images": counts, **(source or {})})
 
@@ -142,7 +178,7 @@ def _split(name: str, part: str, images: np.ndarray, labels: np.ndarray, n: int)
     return Split(torch.from_numpy(images.copy()), torch.from_numpy(labels))
 
 
-def _statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Exact mean and standard deviation of each channel over pixels scaled to 0..1, from a histogram."""
     levels = torch.arange(256, dtype=torch.float64) / 255
     means, stds = [], []

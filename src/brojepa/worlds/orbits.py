@@ -1,0 +1,90 @@
+"""Worlds whose states are poses: a thing (a digit, an object) is shown in a pose, and an action moves the pose.
+
+The pose g is an element of the world's group and action k leads to k g, of the same thing. No label says which state
+an image shows; images are shown as they are needed, on the device, in batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from brojepa.groups import Element, Group
+from brojepa.worlds.transitions import Batch
+from brojepa.worlds.world import Split, World
+
+Show = Callable[[Split, Tensor], Tensor]
+"""Things and their poses [count, ...] -> uint8 images [count, c, h, w]."""
+
+
+@dataclass(frozen=True)
+class Orbits(World):
+    """A world of poses. Its splits hold things: their images unmoved, and a number that names each.
+
+    show: things in poses, as images.
+    candidates: poses among which a predicted one is looked for, [count, ...].
+    measured: the actions that are measured.
+    contexts: poses from which a thing is measured; on the candidates' grid where they are a grid, else drawn.
+    views: images an epoch where there are fewer things.
+    """
+
+    show: Show = field(kw_only=True)
+    candidates: Tensor = field(kw_only=True)
+    measured: tuple[Element, ...] = field(kw_only=True)
+    contexts: int = field(kw_only=True, default=1)
+    views: int = field(kw_only=True, default=0)
+
+    @property
+    def labels(self) -> int:
+        return 0
+
+    @property
+    def actions(self) -> tuple[Element, ...]:
+        return self.measured
+
+    def hold_out(self, count: int, generator: torch.Generator) -> tuple[Split, Split]:
+        """Things held out for validation; where there are few, as many new views of the same."""
+        return (self.train, self.train) if self.views else super().hold_out(count, generator)
+
+
+@dataclass(frozen=True)
+class OrbitDraw:
+    """An epoch: the context thing [count], its pose [count, ...] and k [count, actions, ...]."""
+
+    context: Tensor
+    pose: Tensor
+    k: Tensor
+
+
+class OrbitTransitions:
+    """Draws transitions of things in poses: the pose uniform over the group, k uniform over the actions or, with
+    `every_action`, all of them; the target is the same thing in the pose that k leads to."""
+
+    def __init__(self, world: Orbits, split: Split, actions: Sequence[Element], *, every_action: bool = False) -> None:
+        self.world, self.split, self.every_action = world, split, every_action
+        self.group: Group = world.group
+        self.actions = self.group.tensor(actions)
+
+    def __len__(self) -> int:
+        return max(len(self.split), self.world.views)
+
+    def draw(self, generator: torch.Generator) -> OrbitDraw:
+        count, device = len(self), self.split.images.device
+        context = torch.randperm(count, generator=generator) % len(self.split)
+        pose = self.group.sample(count, generator)
+        if self.every_action:
+            k = self.actions.expand(count, *self.actions.shape)
+        else:
+            k = self.actions[torch.randint(len(self.actions), (count, 1), generator=generator)]
+        return OrbitDraw(context.to(device), pose.to(device), k.to(device))
+
+    def batch(self, draw: OrbitDraw, start: int, stop: int) -> Batch:
+        things, pose, k = self.split[draw.context[start:stop]], draw.pose[start:stop], draw.k[start:stop]
+        reached = self.group.compose(k, pose[:, None]).flatten(0, 1)
+        again = torch.arange(len(things), device=k.device).repeat_interleave(k.shape[1])
+        targets = self.world.show(things[again], reached)
+        states = things.states
+        return Batch(self.world.show(things, pose), states, k, states[:, None].expand(k.shape[:2]), targets)
