@@ -28,8 +28,8 @@ from brojepa.config import Config
 from brojepa.figures import FIGURES, Need, Spec, data, geometry, paper_runs, style
 from brojepa.figures.choose import Candidate, choose, fits, lacking
 from brojepa.figures.make import collect
-from brojepa.figures.modulus import evidence, infer_modulus
 from brojepa.figures.sources import Source
+from brojepa.modulus import evidence, infer_modulus
 from brojepa.presets import PRESETS, preset
 from brojepa.runs import Run
 
