@@ -116,7 +116,7 @@ def _frequencies(planes: Sequence[dict[str, Any]], n: int) -> list[dict[str, Any
 def geometry(prototypes: Tensor) -> dict[str, Any]:
     """Cosines of the prototypes [n, dim], and how circulant they are: 1 where they depend on y - x alone.
 
-    1 - |C - P| / |C| without the diagonals, P being C with every entry replaced by the mean over its y - x modulo n.
+    1 - |C - P| / |C|, P being C with every entry replaced by the mean over its y - x modulo n: the nearest circulant.
     """
     unit = torch.nn.functional.normalize(prototypes.cpu().double(), dim=1)
     cosines = unit @ unit.T
@@ -124,10 +124,8 @@ def geometry(prototypes: Tensor) -> dict[str, Any]:
     rows = torch.arange(n)
     shift = (rows - rows[:, None]) % n
     means = torch.zeros(n, dtype=torch.float64).scatter_add_(0, shift.flatten(), cosines.flatten()) / n
-    apart = shift > 0
-    size = float(cosines[apart].norm())
-    distance = float((cosines - means[shift])[apart].norm())
-    return {"circulant": 1 - distance / size if size > 1e-9 else 1.0, "cosines": cosines.tolist()}
+    distance = float((cosines - means[shift]).norm() / cosines.norm().clamp(min=1e-12))
+    return {"circulant": 1 - distance, "cosines": cosines.tolist()}
 
 
 def law(model: Model, data: Latents) -> dict[str, float | None]:
@@ -184,7 +182,7 @@ def retrieval(model: Model, data: Latents, prototypes: Tensor) -> dict[str, floa
     """
     counts = torch.zeros(model.task.n, dtype=torch.long, device=data.z.device)
     for predicted, goal in _predictions(model, data):
-        far = torch.cdist(predicted, prototypes)
+        far = torch.cdist(predicted, prototypes, compute_mode="donot_use_mm_for_euclid_dist")
         rank = (~(far > far.gather(1, goal[:, None]))).sum(1)  # a distance that is no number counts as near
         counts += torch.bincount(rank - 1, minlength=len(counts))
     ranks, total = counts.tolist(), int(counts.sum())

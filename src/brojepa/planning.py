@@ -27,6 +27,7 @@ def elements(group: Cyclic) -> tuple[int, ...]:
     return tuple(sorted((balanced(k, group.n) for k in range(group.n)), key=lambda k: (abs(k), k < 0)))
 
 
+@torch.no_grad()
 def infer_action(action: LatentAction, group: Cyclic, z_from: Tensor, z_to: Tensor) -> Tensor:
     """The element k that brings act(z_from, k) nearest to z_to: latents [..., dim] -> [...], in the balanced range.
 
@@ -61,6 +62,7 @@ class Plan:
     distance: float
 
 
+@torch.no_grad()
 def plan(action: LatentAction, group: Cyclic, z_from: Tensor, z_goal: Tensor, allowed: Sequence[int]) -> Plan:
     """The shortest sequence of allowed actions from one latent [dim] to another, acted out and checked.
 

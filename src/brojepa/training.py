@@ -256,7 +256,7 @@ class Training:
         if stayed and stayed[-1] and not any(stayed[:-1]):
             self.reporter.warning(
                 f"the angles have settled where only {n // alike[-1]} of {n} states can be told apart (y and "
-                f"y + {n // alike[-1]} look alike): start over with another --seed, or with --action mfr-learned"
+                f"y + {n // alike[-1]} look alike): try another --seed, or --angle-start spectral"
             )
 
     @torch.no_grad()

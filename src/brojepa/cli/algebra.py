@@ -110,12 +110,13 @@ def _read(args: argparse.Namespace) -> tuple[Model, Tensor, list[str]]:
     from brojepa.pictures import read_picture
     from brojepa.runs import load
 
-    model = load(args.run, args.device).requires_grad_(False)
+    model = load(args.run, args.device)
     images = np.stack([read_picture(path, model.task.shape, invert=args.invert) for path in args.images])
     if model.task.mean[0] < BRIGHT < images.mean() / 255:
         hint = "without --invert" if args.invert else "with --invert"
         print(f"brojepa: the images are bright where the model's are dark: try {hint}", file=sys.stderr)
-    z = model.encode(torch.from_numpy(images))
+    with torch.no_grad():
+        z = model.encode(images)
     names = _names(args.run)
     return model, z, [names[y] for y in model.classify(z).tolist()]
 

@@ -37,7 +37,7 @@ def draw(data: dict[str, Any]) -> Figure:
             color=style.VERMILLION,
         )
     scores.set(xlabel="number of states tried", ylabel="$-\\log_{10}$ chance", xlim=(0, len(values) + 1))
-    scores.set_ylim(0, values.max() * 1.15)
+    scores.set_ylim(0, max(values.max(), 1) * 1.15)
     actual = len(data["runs"]["run"]["states"])
     found = f"the angles say {n}" if n else "the angles do not say"
     scores.set_title(f"{found}; the world has {actual}")
