@@ -28,7 +28,6 @@ from brojepa.config import Config
 from brojepa.figures import FIGURES, Need, Spec, data, geometry, paper_runs, style
 from brojepa.figures.choose import Candidate, choose, fits, lacking
 from brojepa.figures.make import collect
-from brojepa.figures.modulus import evidence, infer_modulus
 from brojepa.figures.sources import Source
 from brojepa.presets import PRESETS, preset
 from brojepa.runs import Run
@@ -405,56 +404,6 @@ def test_an_even_choice_is_even():
     chosen = geometry.even_choice(states, 10, 3)
     assert np.bincount(states[chosen]).tolist() == [10, 7, 10]
     assert len(set(chosen.tolist())) == len(chosen)
-
-
-# The modulus
-
-
-@st.composite
-def harmonics(draw: st.DrawFn) -> tuple[int, list[int]]:
-    n = draw(st.integers(1, 30))
-    return n, draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=32))
-
-
-@checked
-@given(harmonics(), st.integers(0, 2**32 - 1))
-def test_the_modulus_is_read_off_noisy_harmonics(given, seed):
-    """The smallest n of which all angles are harmonics. Nothing, where there are few different ones, or where few of
-    them are no harmonics of a divisor already."""
-    n, multiples = given
-    rng = np.random.default_rng(seed)
-    signs, turns = rng.choice([-1, 1], len(multiples)), rng.integers(-2, 3, len(multiples))
-    noise = rng.uniform(-0.002, 0.002, len(multiples))
-    angles = signs * np.array(multiples) * 2 * np.pi / n + turns * 2 * np.pi + noise
-    found, confidence = infer_modulus(angles)
-    smallest = n // math.gcd(n, *multiples)
-    different = len({min(m, n - m) for m in multiples})
-    beyond = [sum(m * d % n > 0 for m in multiples) for d in range(1, smallest) if smallest % d == 0]
-    assert found == smallest or (found is None and (different < 4 or min(beyond) < 3))
-    assert 0 <= confidence <= 1
-
-
-@checked
-@given(st.integers(0, 2**32 - 1), st.integers(1, 40))
-def test_no_modulus_is_read_off_random_angles(seed, count):
-    assert infer_modulus(np.random.default_rng(seed).uniform(-2 * np.pi, 2 * np.pi, count))[0] is None
-
-
-def test_the_modulus_does_not_depend_on_how_often_an_angle_is_there():
-    angles = 2 * np.pi / 10 * np.array([1, 3, 4, 5]) + 0.001
-    assert infer_modulus(angles)[0] == infer_modulus(np.tile(angles, 8))[0] == 10
-    assert infer_modulus(np.full(32, 2.1))[0] is None  # one angle, however often, says little
-
-
-def test_one_stray_angle_leaves_the_modulus_open():
-    angles = [*(2 * np.pi / 10 * np.arange(10)), 1.0]
-    assert infer_modulus(angles[:-1])[0] == 10
-    assert infer_modulus(angles)[0] is None
-
-
-def test_evidence_of_no_angles():
-    assert (evidence([]) == 0).all()
-    assert infer_modulus([])[0] is None
 
 
 # Colours and places

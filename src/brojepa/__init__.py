@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from brojepa.actions import BlockRotation, LatentAction, MLPAction
+    from brojepa.algebra import infer_accuracy, inspect
     from brojepa.config import Config
     from brojepa.errors import BrojepaError
     from brojepa.evaluation import evaluate, evaluate_run
     from brojepa.groups import Cyclic
     from brojepa.models import JEPA, Model, Supervised
+    from brojepa.modulus import indistinguishable, infer_modulus
+    from brojepa.planning import Plan
     from brojepa.presets import PRESETS, preset
     from brojepa.runs import Run, load
     from brojepa.training import train
@@ -28,11 +31,14 @@ if TYPE_CHECKING:
 # Where each public name lives. Imported on first use: torch takes a second, and `brojepa --help` needs none of it.
 _HOME = {
     "BlockRotation": "actions", "LatentAction": "actions", "MLPAction": "actions",
+    "infer_accuracy": "algebra", "inspect": "algebra",
     "Config": "config",
     "BrojepaError": "errors",
     "evaluate": "evaluation", "evaluate_run": "evaluation",
     "Cyclic": "groups",
     "JEPA": "models", "Model": "models", "Supervised": "models",
+    "indistinguishable": "modulus", "infer_modulus": "modulus",
+    "Plan": "planning",
     "PRESETS": "presets", "preset": "presets",
     "Run": "runs", "load": "runs",
     "train": "training",
@@ -40,7 +46,8 @@ _HOME = {
 }  # fmt: skip
 __all__ = [
     "JEPA", "PRESETS", "BlockRotation", "BrojepaError", "Config", "Cyclic", "LatentAction", "MLPAction", "Model",
-    "Run", "Supervised", "World", "evaluate", "evaluate_run", "load", "open_world", "preset", "train",
+    "Plan", "Run", "Supervised", "World", "evaluate", "evaluate_run", "indistinguishable", "infer_accuracy",
+    "infer_modulus", "inspect", "load", "open_world", "preset", "train",
 ]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from brojepa import losses
+from brojepa import losses, planning
 from brojepa.actions import BlockRotation, LatentAction, MLPAction, Representation, evenly
 from brojepa.config import Config
 from brojepa.encoders import ENCODERS, Pixels
@@ -143,6 +143,14 @@ class Model(nn.Module):
             return "none"
         used = self.actions_used[self.group.mark(self.group.tensor(test_actions).to(self.device))]
         return "weak" if bool(used.any()) else "strict"
+
+    def infer_action(self, z_from: Tensor, z_to: Tensor) -> Tensor:
+        """The action that leads from one latent to another: [..., dim] twice -> [...], -(n-1)/2 to n/2."""
+        return planning.infer_action(self.action, self.group, z_from, z_to)
+
+    def plan(self, z_from: Tensor, z_goal: Tensor, allowed: Sequence[int]) -> planning.Plan:
+        """The shortest sequence of allowed actions from one latent [dim] to another, acted out in latent space."""
+        return planning.plan(self.action, self.group, z_from, z_goal, allowed)
 
 
 class Supervised(Model):

@@ -6,6 +6,7 @@ at its start, so a run cut at any step goes on exactly where it was.
 
 from __future__ import annotations
 
+import itertools
 import math
 import signal
 import threading
@@ -22,6 +23,7 @@ from brojepa.errors import Interrupted, RequestError, RunError
 from brojepa.files import write_json
 from brojepa.groups import Cyclic
 from brojepa.models import JEPA, Model, Task, action_sets, build
+from brojepa.modulus import indistinguishable
 from brojepa.presets import PRESETS, RECOMMENDED, preset
 from brojepa.progress import Reporter, Silent
 from brojepa.runs import Run, absolute_world
@@ -248,6 +250,18 @@ class Training:
                 f"the latents have collapsed (spread of their directions {row['latent_std']:.3f} and of themselves "
                 f"{row['latent_scale']:.3f}, both near 1 when healthy; effective rank {row['effective_rank']:.1f} of "
                 f"{self.config.latent}): raise --variance, or lower --invariance"
+            )
+        self._warn_of_look_alikes()
+
+    def _warn_of_look_alikes(self) -> None:
+        """Say once that learned angles have stayed, from one epoch to the next, where they cannot tell states apart."""
+        n = self.world.n
+        alike = [indistinguishable(row["angles"], n) for row in self.rows if "angles" in row]
+        stayed = [now > 1 and now == before for before, now in itertools.pairwise(alike)]
+        if stayed and stayed[-1] and not any(stayed[:-1]):
+            self.reporter.warning(
+                f"the angles have settled where only {n // alike[-1]} of {n} states can be told apart (y and "
+                f"y + {n // alike[-1]} look alike): try another --seed, or --angle-start spectral"
             )
 
     @torch.no_grad()

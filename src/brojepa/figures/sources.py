@@ -14,9 +14,9 @@ from brojepa.errors import RequestError
 from brojepa.evaluation import Latents, evaluating
 from brojepa.figures import Need
 from brojepa.figures.geometry import prototypes
-from brojepa.figures.style import state_names
 from brojepa.groups import Cyclic
 from brojepa.models import Model, action_sets
+from brojepa.pictures import state_names
 from brojepa.presets import PRESETS
 from brojepa.runs import Run
 from brojepa.worlds import Split, World, open_world

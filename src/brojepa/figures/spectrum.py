@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from brojepa.figures import style
-from brojepa.figures.modulus import evidence, infer_modulus
 from brojepa.figures.sources import Source
+from brojepa.modulus import evidence, infer_modulus
 
 
 def collect(sources: dict[str, Source]) -> dict[str, Any]:
@@ -20,8 +20,8 @@ def collect(sources: dict[str, Source]) -> dict[str, Any]:
 def draw(data: dict[str, Any]) -> Figure:
     n, _ = infer_modulus(data["angles"])
     figure = style.canvas(data, style.WIDE, 3.4)
-    circle, scores = figure.subplots(1, 2, width_ratios=[1, 1.25])
-    _circle(circle, data["angles"], n)
+    around, scores = figure.subplots(1, 2, width_ratios=[1, 1.25])
+    circle(around, data["angles"], n, f"{len(data['angles'])} learned angles")
     values = -evidence(data["angles"])
     tried = np.arange(1, len(values) + 1)
     scores.vlines(tried, 0, values, color=style.GREY, linewidth=1.5)
@@ -37,15 +37,15 @@ def draw(data: dict[str, Any]) -> Figure:
             color=style.VERMILLION,
         )
     scores.set(xlabel="number of states tried", ylabel="$-\\log_{10}$ chance", xlim=(0, len(values) + 1))
-    scores.set_ylim(0, values.max() * 1.15)
+    scores.set_ylim(0, max(values.max(), 1) * 1.15)
     actual = len(data["runs"]["run"]["states"])
     found = f"the angles say {n}" if n else "the angles do not say"
     scores.set_title(f"{found}; the world has {actual}")
     return figure
 
 
-def _circle(axes: Axes, angles: np.ndarray, n: int | None) -> None:
-    """Each angle as a point; angles that fall together are stacked outwards."""
+def circle(axes: Axes, angles: np.ndarray, n: int | None, title: str) -> None:
+    """Each angle as a point, over spokes at multiples of 2 pi / n; angles that fall together are stacked."""
     around = np.linspace(0, 2 * np.pi, 200)
     axes.plot(np.cos(around), np.sin(around), color=style.FAINT, linewidth=1)
     for j in range(n or 0):
@@ -70,4 +70,4 @@ def _circle(axes: Axes, angles: np.ndarray, n: int | None) -> None:
     axes.scatter(x, y, s=16, color=style.BLUE, edgecolors="white", linewidths=0.5, zorder=3)
     axes.set_aspect("equal")
     axes.axis("off")
-    axes.set_title(f"{len(angles)} learned angles" + (f", spokes at $2\\pi j/{n}$" if n else ""))
+    axes.set_title(title + (f", spokes at $2\\pi j/{n}$" if n else ""))

@@ -142,11 +142,6 @@ def state_colours(n: int) -> np.ndarray:
     return np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
 
 
-def state_names(world: str, n: int) -> list[str]:
-    """What states are called: letters in EMNIST, numbers elsewhere."""
-    return [chr(ord("A") + y) for y in range(n)] if world == "emnist" else [str(y) for y in range(n)]
-
-
 def halo(colour: str = "white", width: float = 1.8) -> list[Any]:
     """A rim that keeps text legible over points."""
     return [withStroke(linewidth=width, foreground=colour)]
