@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,7 @@ def table(hot: list[Hot]) -> list[str]:
 
 
 def profiler() -> profile:
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # or it says on stderr that it starts and stops
     return profile(activities=torch.profiler.supported_activities())
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
+from brojepa.cli.bench import bench
 from brojepa.cli.data import data
 from brojepa.cli.figures import figures
 from brojepa.cli.report import report
@@ -65,6 +66,7 @@ def _dispatch(argv: list[str]) -> int:
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": train, "eval": evaluate, "sweep": sweep, "report": report, "figures": figures, "data": data,
+    "bench": bench,
 }  # fmt: skip
 
 HELP = "\n".join(
