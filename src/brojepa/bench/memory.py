@@ -18,7 +18,7 @@ STAGES = ("reading", "training", "evaluation")
 # How much more a stage may take when a size is doubled. Linear in images and latent dimension, where latents are
 # what fills the memory; evaluation has twice the actions when there are twice the states, and must not care.
 GOALS = {"images": 2.1, "states": 1.2, "latent": 2.1}
-TEST_SHARE = 20  # training images for each test image: evaluation looks up every test image among all training ones
+TEST_SHARE = 60  # training images for each test image: evaluation looks up every test image among all training ones
 
 
 def measure(effort: Effort) -> Measured:

@@ -26,7 +26,9 @@ from brojepa.sweep import Job, Local, cores, plan, tail
 
 PRESET = "mnist/bro-mlp-mfr-fixed"
 GOAL = 1.8
-TOLERANCE = 1e-3  # of the validation loss: sums in another order, over all steps of a run
+# Of the validation loss, relative. Sums in another order differ in their last digit, and training magnifies that: noise
+# of 1e-7 on the starting weights was measured to move this loss by 1e-3 in an epoch. The tests compare single steps.
+TOLERANCE = 1e-2
 POLL = 0.02
 
 
