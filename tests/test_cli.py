@@ -99,8 +99,12 @@ def test_version(cli: Cli, brojepa_process: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["train", "--help"], ["train", "mnist/fats"], ["train", "--latent", "3"]]
-)
+    "words",
+    [
+        ["--help"], ["train", "--help"], ["train", "mnist/fats"], ["train", "--latent", "3"],
+        ["bench", "--help"], ["bench", "pipline"], ["bench", "--read", "nothing.json"],
+    ],
+)  # fmt: skip
 def test_help_and_bad_words_do_not_wait_for_torch(words: list[str]) -> None:
     script = (
         "import sys\nfrom brojepa.cli import main\n"

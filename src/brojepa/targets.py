@@ -37,7 +37,8 @@ class SlowCopy(nn.Module):
 
 def state_means(z: Tensor, states: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """Mean latent of each state [n, dim] (0 where no row shows it) and how many rows do [n]."""
-    member = nn.functional.one_hot(states, n).to(z.dtype)
+    # not one_hot, which reads its argument's range back to check it, and that at every step
+    member = (states[:, None] == torch.arange(n, device=states.device)).to(z.dtype)
     count = member.sum(0)
     return member.T @ z / count.clamp(min=1)[:, None], count
 

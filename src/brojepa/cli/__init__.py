@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from brojepa.cli.algebra import infer, inspect, plan
+from brojepa.cli.bench import bench
 from brojepa.cli.data import data
 from brojepa.cli.figures import figures
 from brojepa.cli.report import report
@@ -66,7 +67,7 @@ def _dispatch(argv: list[str]) -> int:
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": train, "eval": evaluate, "sweep": sweep, "report": report, "figures": figures, "data": data,
-    "inspect": inspect, "infer": infer, "plan": plan,
+    "inspect": inspect, "infer": infer, "plan": plan, "bench": bench,
 }  # fmt: skip
 
 HELP = "\n".join(

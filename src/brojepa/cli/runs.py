@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 from brojepa.cli.parser import Parser, add_knobs, given_knobs, join_negative, preset_list
@@ -20,6 +21,9 @@ def train(argv: list[str]) -> int:
     run.add_argument("--out", default="runs", metavar="DIR", help="where run directories go; default runs")
     run.add_argument("--data-dir", metavar="DIR", help="where EMNIST is; default BROJEPA_DATA, then the cache")
     run.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
+    run.add_argument(
+        "--profile", action="store_true", help="profile a few steps: where the time goes, and a trace in the run"
+    )
     say = run.add_mutually_exclusive_group()
     say.add_argument("--quiet", action="store_true", help="print nothing but warnings and errors")
     say.add_argument("--json", action="store_true", help="print a JSON object an epoch and the result")
@@ -35,12 +39,13 @@ def train(argv: list[str]) -> int:
     if not 0 <= seed < 2**63:
         raise RequestError(f"--seed {args.seed!r}: expected an integer of 0 or more")
 
-    from brojepa import progress, training
+    from brojepa import profiling, progress, training
 
     reporter = progress.Silent() if args.quiet else progress.JsonLines() if args.json else progress.Table()
-    training.train(
-        config, seed=seed, out=args.out, data_dir=args.data_dir, device=args.device, reporter=reporter, name=name
-    )
+    with profiling.Profile(reporter) if args.profile else nullcontext(reporter) as reporter:
+        training.train(
+            config, seed=seed, out=args.out, data_dir=args.data_dir, device=args.device, reporter=reporter, name=name
+        )
     return 0
 
 

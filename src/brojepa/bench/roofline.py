@@ -1,0 +1,122 @@
+"""How near a training step comes to the arithmetic that this machine can do.
+
+Every matrix product and convolution of a step, forward and backward, is recorded with its shapes, strides and
+precision, then timed alone on like tensors. Their operations over their best times are the ceiling; the same
+operations over the time of a step are what is reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+from torch.utils.flop_counter import flop_registry
+
+from brojepa import profiling
+from brojepa.bench.measured import Effort, Measured, Ratio, seconds
+from brojepa.bench.stepping import Stepper
+from brojepa.presets import preset
+from brojepa.worlds import open_world
+
+GOALS = {"mnist/bro-mlp-mfr-fixed": 0.5, "mnist/fast": 0.5, "mnist/bro-resnet18-mfr-fixed": 0.65}
+ENOUGH = 0.05  # seconds for which an operation is repeated, at least; none when quick
+
+
+@dataclass(frozen=True)
+class Like:
+    """A tensor's layout without its values."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    @classmethod
+    def of(cls, value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        return cls(tuple(value.shape), value.stride(), value.dtype, value.device)
+
+    def make(self) -> Tensor:
+        room = 1 + sum((size - 1) * step for size, step in zip(self.shape, self.stride, strict=True))
+        return torch.randn(room, device=self.device).to(self.dtype).as_strided(self.shape, self.stride)
+
+
+@dataclass
+class Call:
+    """An operation as a step calls it, its floating-point operations, and how often."""
+
+    function: Any
+    args: Sequence[Any]
+    kwargs: dict[str, Any]
+    flops: int
+    count: int = 0
+
+    def best_seconds(self, device: torch.device, enough: float) -> float:
+        args, kwargs = (tree_map(lambda v: v.make() if isinstance(v, Like) else v, x) for x in (self.args, self.kwargs))
+        times: list[float] = []
+        while len(times) < 3 or sum(times) < enough:
+            times.append(seconds(lambda: self.function(*args, **kwargs), device))
+        return min(times)
+
+
+class Record(TorchDispatchMode):
+    """Counts the calls whose operations torch knows how to count: products and convolutions, forward and backward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: dict[str, Call] = {}
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        count = flop_registry.get(func._overloadpacket)
+        if count is not None:
+            like_args, like_kwargs = tree_map(Like.of, (list(args), kwargs))
+            flops = count(*args, **kwargs, out_val=out)
+            self.calls.setdefault(
+                f"{func} {like_args} {like_kwargs}", Call(func, like_args, like_kwargs, flops)
+            ).count += 1
+        return out
+
+    @property
+    def flops(self) -> int:
+        return sum(call.flops * call.count for call in self.calls.values())
+
+    def best_seconds(self, device: torch.device, enough: float = ENOUGH) -> float:
+        """Of all calls, each at its best and alone."""
+        with torch.no_grad():
+            return sum(call.best_seconds(device, enough) * call.count for call in self.calls.values())
+
+
+def measure(effort: Effort) -> Measured:
+    world, rows, ratios, profiles = open_world("mnist"), [], [], {}
+    for name, goal in GOALS.items():
+        config = preset(name).replace(batch_size=2) if effort.quick else preset(name)
+        training = Stepper(config, world, effort.device)
+        training.advance(2)
+        with Record() as record:
+            training.advance()
+        best = record.best_seconds(training.device, 0.0 if effort.quick else ENOUGH)
+        step = training.seconds_per_step(effort.repeats, at_least=0.01 if effort.quick else 0.3)
+        share = Ratio(config.encoder, best / step, least=goal)
+        ratios.append(share)
+        rows.append(
+            {
+                "preset": name, "precision": str(training.placement.precision).removeprefix("torch."),
+                "batch": training.batch_size, "GFLOP a step": record.flops / 1e9, "step, ms": 1000 * step,
+                "GFLOP/s": record.flops / step / 1e9, "ceiling, GFLOP/s": record.flops / best / 1e9,
+                "share": share.value,
+            }
+        )  # fmt: skip
+        if not share.met:
+            with profiling.profiler() as profiler:
+                training.advance(1 if effort.quick else 5)
+            profiles[config.encoder] = profiling.as_rows(profiling.hottest(profiler))
+    notes = ["ceiling: every product and convolution of the step alone, same shapes, strides and precision, best time"]
+    return Measured(rows, ratios, notes, profiles)

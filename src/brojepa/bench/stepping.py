@@ -1,0 +1,65 @@
+"""Training stepped by hand: the loop's own steps, without a run directory, validation or checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from brojepa import devices
+from brojepa.bench.measured import median_seconds, seconds
+from brojepa.config import Config
+from brojepa.progress import Silent
+from brojepa.runs import Run
+from brojepa.training import Training
+from brojepa.worlds import Batch, Split, World
+
+SIDE = 28  # pixels, as MNIST
+
+
+class Stepper(Training):
+    """A run that is stepped by hand and writes nothing."""
+
+    def __init__(self, config: Config, world: World, device: str = "auto", seed: int = 0) -> None:
+        super().__init__(Run(Path()), config, seed, world, devices.place(config, device), Silent(), None)
+        self.model.train()
+        self.drawn = self.transitions.draw(self.generator)
+
+    @property
+    def device(self) -> torch.device:
+        return self.placement.device
+
+    def advance(self, count: int = 1) -> None:
+        """So many steps of the loop; where the epoch ends it is gone through again."""
+        for _ in range(count):
+            start = self.step * self.batch_size
+            self.learn(self.transitions.batch(self.drawn, start, start + self.batch_size))
+
+    def learn(self, batch: Batch) -> None:
+        """One step on a batch, however it was made."""
+        self._train_step(batch)
+        self.step = (self.step + 1) % self.steps
+
+    def validation(self) -> float:
+        loss = self._validate()["validation_loss"]
+        self.model.train()
+        return loss
+
+    def seconds_per_step(self, repeats: int, at_least: float = 0.3) -> float:
+        """The median over blocks of steps that take about `at_least` seconds each."""
+        self.advance(2)
+        count = max(1, round(at_least / max(seconds(self.advance, self.device), 1e-6)))
+        return median_seconds(lambda: self.advance(count), repeats, self.device) / count
+
+
+def random_split(count: int, n: int, seed: int = 0) -> Split:
+    """Noise: what an image shows does not change what a step costs."""
+    g = torch.Generator().manual_seed(seed)
+    images = torch.randint(256, (count, 1, SIDE, SIDE), dtype=torch.uint8, generator=g)
+    return Split(images, torch.arange(count) % n)
+
+
+def random_world(images: int, n: int = 10, test: int | None = None) -> World:
+    """A world of noise, with as many test images as asked for, or a few."""
+    train, held = random_split(images, n), random_split(test or 2 * n, n, seed=1)
+    return World("noise", n, train, held, mean=(0.5,), std=(0.29,))
