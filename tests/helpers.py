@@ -46,8 +46,9 @@ def images_of(task: Task, count: int, generator: torch.Generator) -> Tensor:
     return torch.randint(256, (count, *task.shape), dtype=torch.uint8, generator=generator)
 
 
-def blobs(n: int = 5, count: int = 20, seed: int = 0, size: int = 8) -> World:
-    """A world one can learn: state y is a noisy picture of its own; `count` training images of each state."""
+def blobs(n: int = 5, count: int = 20, seed: int = 0, size: int = 8, tests: int = 6) -> World:
+    """A world one can learn: state y is a noisy picture of its own; `count` training and `tests` test images of each
+    state."""
     rng = np.random.default_rng(seed)
     shapes = rng.integers(0, 256, (n, size, size))
 
@@ -56,7 +57,7 @@ def blobs(n: int = 5, count: int = 20, seed: int = 0, size: int = 8) -> World:
         noisy = shapes[states] + rng.normal(0, 40, (len(states), size, size))
         return noisy.clip(0, 255).astype(np.uint8), states
 
-    return World.from_arrays("blobs", split(count), split(6), n=n)
+    return World.from_arrays("blobs", split(count), split(tests), n=n)
 
 
 def gradients(model: torch.nn.Module) -> dict[str, float]:

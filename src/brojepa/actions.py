@@ -43,6 +43,14 @@ class LatentAction(nn.Module):
         """The latent after action k: z [..., dim], k an integer or a tensor [...] -> [..., out_dim]."""
         raise NotImplementedError
 
+    def path(self, latents: Tensor, k: Tensor) -> Tensor:
+        """What several actions in a row make of the first of the latents seen on the way: latents [batch, steps + 1,
+        dim], k [batch, steps, ...] -> [batch, steps + 1, dim]."""
+        path = [latents[:, 0]]
+        for step in k.unbind(1):
+            path.append(self.act(path[-1], step))
+        return torch.stack(path, 1)
+
     def forward(self, z: Tensor, k: Tensor | int) -> Tensor:
         return self.act(z, k)
 
@@ -89,11 +97,32 @@ class Representation(LatentAction):
         self.dim = self.out_dim = sum(len(part.dims) for part in self.parts)
 
     def act(self, z: Tensor, k: Tensor | int) -> Tensor:
-        k = torch.as_tensor(k, device=z.device)
+        return self._move(z, self._blocks(torch.as_tensor(k, device=z.device)))
+
+    def path(self, latents: Tensor, k: Tensor) -> Tensor:
+        """Every latent has a say: each is led back to the start by undoing the actions, and their mean goes the way."""
+        blocks = self._blocks(k)
+        back = latents[:, -1:]
+        for step in reversed(range(k.shape[1])):
+            back = self._move(back, self._undone([b[:, step, None] for b in blocks]))
+            back = torch.cat((back, latents[:, step, None]), 1)
+        path = [back.mean(1)]
+        for step in range(k.shape[1]):
+            path.append(self._move(path[-1], [b[:, step] for b in blocks]))
+        return torch.stack(path, 1)
+
+    def _blocks(self, k: Tensor) -> list[Tensor]:
+        """What an action is made of, for `_move`: the matrix of each part."""
+        return [part.irrep.matrix(k) for part in self.parts]
+
+    def _undone(self, blocks: list[Tensor]) -> list[Tensor]:
+        return [block.mT for block in blocks]
+
+    def _move(self, z: Tensor, blocks: list[Tensor]) -> Tensor:
         moved = []
-        for part in self.parts:
-            block = z[..., part.dims[0] : part.dims[-1] + 1].float().unflatten(-1, (part.copies, part.irrep.dim))
-            moved.append((block @ part.irrep.matrix(k).mT).flatten(-2))
+        for part, matrix in zip(self.parts, blocks, strict=True):
+            copies = z[..., part.dims[0] : part.dims[-1] + 1].float().unflatten(-1, (part.copies, part.irrep.dim))
+            moved.append((copies @ matrix.mT).flatten(-2))
         return torch.cat(moved, -1).to(z.dtype)
 
     def matrix(self, k: Tensor | int) -> Tensor:
@@ -253,9 +282,15 @@ class BlockRotation(Representation):
         theta = self.theta.float()
         return k[..., None].float() * theta if theta.ndim == 1 else k.float() @ theta.T
 
-    def act(self, z: Tensor, k: Tensor | int) -> Tensor:
-        turn = self.turn(torch.as_tensor(k, device=z.device))
-        cos, sin = turn.cos(), turn.sin()
+    def _blocks(self, k: Tensor) -> list[Tensor]:
+        turn = self.turn(k)
+        return [turn.cos(), turn.sin()]
+
+    def _undone(self, blocks: list[Tensor]) -> list[Tensor]:
+        return [blocks[0], -blocks[1]]
+
+    def _move(self, z: Tensor, blocks: list[Tensor]) -> Tensor:
+        cos, sin = blocks
         x, y = z.float().unflatten(-1, (-1, 2)).unbind(-1)
         return torch.stack((x * cos - y * sin, x * sin + y * cos), -1).flatten(-2).to(z.dtype)
 

@@ -73,7 +73,9 @@ class Config:
         "running state means relaxed along the training actions (relaxed)",
         "target",
     )
-    target_encoder: Literal["ema", "stop-gradient"] = knob("ema", "a slow copy of the encoder, or the encoder itself")
+    target_encoder: Literal["ema", "stop-gradient", "shared"] = knob(
+        "ema", "a slow copy of the encoder, or the encoder itself, without its gradient or (shared) with it"
+    )
     ema_decay: float = knob(0.996, "decay of the slow copy")
     relax_steps: int = knob(20, "relaxation steps for target=relaxed")
 
@@ -90,6 +92,7 @@ class Config:
     epochs: int = knob(25, "passes over the training images", "training")
     batch_size: int = knob(128, "context images a step")
     every_action: bool = knob(False, "apply every training action to every context image, not one drawn at random")
+    walk: int = knob(1, "training actions in a row from each context, in a world of poses; every step is predicted")
     shift: int = knob(0, "augmentation: move each training image by up to this many pixels")
     lr: float = knob(1e-4, "learning rate of AdamW (its peak for one-cycle)")
     weight_decay: float = knob(0.01, "weight decay of AdamW; never on angles")
@@ -102,7 +105,7 @@ class Config:
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             object.__setattr__(self, f.name, _typed(f.name, getattr(self, f.name)))
-        for name in ("latent", "epochs", "batch_size", "validation"):
+        for name in ("latent", "epochs", "batch_size", "validation", "walk"):
             self._at_least(name, 2 if name in ("batch_size", "latent") else 1)
         for name in ("relax_steps", "shift", "invariance", "variance", "covariance", "consistency", "weight_decay"):
             self._at_least(name, 0)
@@ -122,6 +125,8 @@ class Config:
             )
         if self.irreps and self.action != "mfr-fixed":
             raise RequestError(f"--irreps {self.irreps!r} is for --action mfr-fixed, got --action {self.action}")
+        if self.walk > 1 and self.every_action:
+            raise RequestError(f"--walk {self.walk} draws one action a step: leave out --every-action")
         if self.rotates and self.latent % 2 and not self.irreps:
             raise RequestError(
                 f"--latent {self.latent} is odd: {self.action} turns pairs of dimensions, use {self.latent + 1}"

@@ -19,7 +19,7 @@ from torch import Tensor
 from brojepa.errors import RequestError
 from brojepa.groups import Element
 from brojepa.models import Model, Supervised, action_sets
-from brojepa.retrieval import retrieve
+from brojepa.retrieval import ByModel, ByPixels, retrieve
 from brojepa.runs import Run
 from brojepa.worlds import Batch, Orbits, Split, World, open_world
 
@@ -250,33 +250,36 @@ class ByRetrieval:
 
     def test(self, model: Model, train: Split) -> dict[str, Any]:
         with evaluating(model):
-            return self._measure(model, self.world.test, seed=0)
+            measured = self._measure(model, self.world.test, seed=0)
+        if self.test_actions and not self.world.views:
+            found = retrieve(ByPixels(self.world, model.device), self.world, self.world.test, self.test_actions)
+            measured["retrieval"]["ceiling"] = found.summary(list(range(len(self.test_actions))))
+        return measured
 
     def _measure(self, model: Model, things: Split, seed: int) -> dict[str, Any]:
-        actions = [*self.train_actions, *self.test_actions]
-        found = retrieve(model, self.world, things, actions, seed)
-        count = len(self.train_actions)
-        seen, unseen = found.summary(list(range(count))), found.summary(list(range(count, len(actions))))
-        rows = {self.world.group.write(k): found.summary([i]) or {} for i, k in enumerate(actions)}
+        group, actions = self.world.group, [*self.train_actions, *self.test_actions]
+        found = retrieve(ByModel(model), self.world, things, actions, seed)
+        seen = list(range(len(self.train_actions)))
+        unseen = list(range(len(seen), len(actions)))
+        repeated = [i for i in unseen if group.rollout(actions[i], self.train_actions)]
+        parts = {"seen": seen, "zero_shot": unseen}
+        if repeated:  # a grid that the training actions walk on, and what lies between
+            parts |= {"on_grid": repeated, "off_grid": [i for i in unseen if i not in repeated]}
+        summaries = {name: found.summary(columns) for name, columns in parts.items()}
+        rows = {group.write(k): found.summary([i]) or {} for i, k in enumerate(actions)}
+        hits = {name: summary and summary["hit1"] for name, summary in summaries.items()}
         return {
             "metrics": {
-                "train": None,
-                "seen": seen and seen["hit1"],
-                "zero_shot": unseen and unseen["hit1"],
-                "rollout": None,
-                "knn": None,
+                "train": None, "seen": hits["seen"], "zero_shot": hits["zero_shot"], "rollout": None, "knn": None,
             },
             "retrieval": {
-                "things": len(things),
-                "contexts": self.world.contexts,
-                "candidates": len(self.world.candidates),
-                "seen": seen,
-                "zero_shot": unseen,
+                "things": len(things), "contexts": self.world.contexts, "candidates": len(self.world.candidates),
+                **summaries,
             },
             "per_action": {name: row["hit1"] for name, row in rows.items()},
             "error_per_action": {name: row["median_error"] for name, row in rows.items()},
             "chance": 1 / len(self.world.candidates),
-        }
+        }  # fmt: skip
 
 
 def judge(world: World, train_actions: Sequence[Element], test_actions: Sequence[Element]) -> ByLabel | ByRetrieval:

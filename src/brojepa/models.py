@@ -113,11 +113,14 @@ class Model(nn.Module):
     def _in_chunks(self, encoder: nn.Module, images: Tensor) -> Tensor:
         return torch.cat([self.embed(encoder, part.to(self.device)) for part in images.split(CHUNK)])
 
-    def predict(self, z: Tensor, k: Tensor) -> Tensor:
-        """`act` as training calls it: remembers the actions."""
+    def predict(self, z: Tensor, k: Tensor, *, walk: bool = False) -> Tensor:
+        """`act` as training calls it: remembers the actions. z [batch, 1, dim], k [batch, actions, ...] -> [batch,
+        actions, dim]. In a walk, z [batch, 1 + actions, dim], the actions follow one another and are also undone."""
         if self.training:
             self.actions_used[self.group.mark(k).flatten()] = True
-        return self.action.act(z, k)
+            if walk:
+                self.actions_used[self.group.mark(self.group.inverse(k)).flatten()] = True
+        return self.action.path(z, k) if walk else self.action.act(z, k)
 
     def objective(self, batch: Batch, progress: float = 1.0) -> dict[str, Tensor]:
         """Named terms of the loss on a batch; "loss" is what is minimised, "probe" trains the probe beside it.
@@ -177,6 +180,7 @@ class Objective:
     covariance: float = 1.0
     covariance_scale: losses.CovarianceScale = "mean"
     regularise: str = "predicted"
+    walk: bool = False
     consistency: float = 0.0
     composed: tuple[Element, ...] = ()
     primitives: tuple[Element, ...] = ()
@@ -185,7 +189,8 @@ class Objective:
 class JEPA(Model):
     """Joint-embedding prediction: act(encode(context), k) is regressed on the target latent of the next state.
 
-    target: how targets are made of latents; slow: the target encoder, or None to stop the gradient instead.
+    target: how targets are made of latents; slow: the target encoder, or None for the encoder itself, whose gradient
+    is stopped unless it is `shared`.
     """
 
     def __init__(
@@ -196,9 +201,10 @@ class JEPA(Model):
         target: Target,
         slow: SlowCopy | None,
         weights: Objective,
+        shared: bool = False,
     ) -> None:
         super().__init__(encoder, action, task)
-        self.target, self.slow, self.weights = target, slow, weights
+        self.target, self.slow, self.weights, self.shared = target, slow, weights, shared
         if weights.consistency and not weights.composed:
             raise RequestError("--consistency has nothing to compose: give --composed-actions, or --test-actions")
         plans = {k: self.group.rollout(k, weights.primitives) for k in weights.composed}
@@ -214,6 +220,10 @@ class JEPA(Model):
         self.longest_plan = max((plan[1] for plan in plans.values() if plan), default=0)
 
     def objective(self, batch: Batch, progress: float = 1.0) -> dict[str, Tensor]:
+        if self.shared and batch.targets is not None:
+            both = self.embed(self.encoder, torch.cat((batch.images, batch.targets)))
+            z, z_target = both.tensor_split([len(batch.images)])
+            return self._terms(z, z_target.unflatten(0, batch.next_states.shape), batch, progress)
         z = self.embed(self.encoder, batch.images)
         with torch.no_grad():
             if batch.targets is not None:
@@ -241,11 +251,17 @@ class JEPA(Model):
     def _terms(self, z: Tensor, z_target: Tensor, batch: Batch, progress: float = 1.0) -> dict[str, Tensor]:
         """z [batch, dim]; z_target as `Target` wants it."""
         w = self.weights
-        predicted = self.predict(z[:, None], batch.k)
-        with torch.no_grad():
+        if w.walk:
+            z_target = torch.cat((z[:, None], z_target), 1)  # the start is predicted as well
+            predicted = self.predict(z_target, batch.k, walk=True)
+        else:
+            predicted = self.predict(z[:, None], batch.k)
+        with torch.set_grad_enabled(self.shared and torch.is_grad_enabled()):
             goal, weight = self.target(z_target, batch.states, batch.next_states, self.action.angles)
         flat = predicted.flatten(0, 1)
         regularised = flat if w.regularise == "predicted" else z
+        if self.shared:
+            regularised = goal.flatten(0, 1) if w.walk else torch.cat((regularised, goal.flatten(0, 1)))
         terms = {"invariance": losses.invariance(predicted, goal, weight)}
         if w.variance:
             terms["variance"] = losses.variance(regularised)
@@ -284,6 +300,8 @@ def build(config: Config, task: Task, generator: torch.Generator) -> Model:
     if not task.n and (config.method == "supervised" or config.target != "sampled"):
         knob = "--method supervised" if config.method == "supervised" else f"--target {config.target}"
         raise RequestError(f"{knob} needs labelled states, {config.world} has none: use --method jepa --target sampled")
+    if task.n and config.walk > 1:
+        raise RequestError(f"--walk {config.walk} is for worlds of poses, {config.world} has labelled states: use 1")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         by_pixels = config.method == "supervised" and config.encoder == "mlp" and not config.rotates
@@ -296,7 +314,8 @@ def build(config: Config, task: Task, generator: torch.Generator) -> Model:
         if config.method == "supervised":
             return Supervised(encoder, action, task)
         slow = SlowCopy(encoder, config.ema_decay) if config.target_encoder == "ema" else None
-        return JEPA(encoder, action, task, _target(config, task), slow, _objective(config, task.group))
+        shared = config.target_encoder == "shared"
+        return JEPA(encoder, action, task, _target(config, task), slow, _objective(config, task.group), shared)
 
 
 def _action(config: Config, dim: int, group: Group) -> LatentAction:
@@ -337,6 +356,7 @@ def _objective(config: Config, group: Group) -> Objective:
         **{name: getattr(config, name) for name in ("invariance", "variance", "covariance", "consistency")},
         covariance_scale=config.covariance_scale,
         regularise=config.regularise,
+        walk=config.walk > 1,
         composed=composed,
         primitives=group.check(config.train_actions, "--train-actions"),
     )

@@ -80,7 +80,7 @@ FAST = Config(
 )
 
 TORUS = FAST.replace(
-    world="torus", train_actions=("1:0", "-1:0", "0:1", "0:-1"), action="mfr-fixed", angle_lr=1.0, epochs=6
+    world="torus", train_actions=("1:0", "-1:0", "0:1", "0:-1"), action="mfr-fixed", angle_lr=1.0, epochs=4
 )
 POSES = Config(
     encoder="cnn",
@@ -88,14 +88,14 @@ POSES = Config(
     target_encoder="stop-gradient",
     regularise="context",
     every_action=True,
-    epochs=6,
+    epochs=4,
     batch_size=256,
     lr=3e-3,
     schedule="one-cycle",
     checkpoint="last",
 )
 ROTATION = POSES.replace(world="rotation", train_actions=(-10, 10))
-DIHEDRAL = POSES.replace(world="dihedral", train_actions=("r", "r3", "s"))
+DIHEDRAL = POSES.replace(world="dihedral", train_actions=("r", "r3", "s"), epochs=3)
 POSE = POSES.replace(world="pose", train_actions=("x15", "x-15", "y15", "y-15", "z15", "z-15"))
 
 PRESETS: dict[str, Config] = {
@@ -105,7 +105,7 @@ PRESETS: dict[str, Config] = {
         for row in rows.split()
     },
     "mnist/fast": FAST,
-    "emnist/fast": FAST.replace(world="emnist", action="mfr-fixed", target="relaxed", relax_steps=20),
+    "emnist/fast": FAST.replace(world="emnist", action="mfr-fixed", target="relaxed", relax_steps=20, epochs=8),
     "torus/fast": TORUS,
     "rotation/fast": ROTATION,
     "dihedral/fast": DIHEDRAL,

@@ -156,10 +156,10 @@ def accuracies(result: dict[str, Any]) -> list[str]:
     if not found:
         return lines
     lines.append(f"  (the true next image found first among {found['candidates']} candidates)")
-    for name in ("seen", "zero_shot"):
-        if found[name]:
+    for name in ("seen", "zero_shot", "on_grid", "off_grid", "ceiling"):
+        if found.get(name):
             mrr, median, mean = (found[name][key] for key in ("mrr", "median_error", "mean_error"))
-            where = f"{name.replace('_', '-'):<10}"
+            where = f"{'pixels' if name == 'ceiling' else name.replace('_', '-'):<10}"
             lines.append(f"  {where} MRR {mrr:.4f}, error of the pose found: median {median:.4g}, mean {mean:.4g}")
     return lines
 

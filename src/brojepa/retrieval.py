@@ -3,6 +3,7 @@
 A thing is shown in a context pose g, the latent is acted on with k, and the nearest latent of the same thing in the
 candidate poses is found. The true pose is k g. Counted are whether the candidate nearest to the true pose is found
 first (hit@1), the mean of 1 / its rank (MRR), and how far the found pose is from the true one, in degrees.
+Pixels, turned by the computer instead of a model, are measured the same way: they are the ceiling.
 """
 
 from __future__ import annotations
@@ -42,24 +43,59 @@ class Found:
         }
 
 
-def retrieve(model: Model, world: Orbits, things: Split, actions: Sequence[Element], seed: int = 0) -> Found:
+class ByModel:
+    """What is measured: images become latents, and an action moves latents."""
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.device = model, model.device
+
+    def read(self, images: Tensor) -> Tensor:
+        return self.model.encode(images)
+
+    def predict(self, images: Tensor, k: Tensor) -> Tensor:
+        """images [contexts, ...], k [actions, ...] -> [contexts, actions, dim]"""
+        return self.model.act(self.model.encode(images)[:, None], k)
+
+
+class ByPixels:
+    """What could be had: images are compared pixel by pixel, and an action moves the picture itself. Where a thing
+    looks alike in two poses (a 0 upside down), this too takes one for the other."""
+
+    def __init__(self, world: Orbits, device: torch.device) -> None:
+        self.world, self.device = world, device
+
+    def read(self, images: Tensor) -> Tensor:
+        return images.flatten(1).float()
+
+    def predict(self, images: Tensor, k: Tensor) -> Tensor:
+        every = images.repeat_interleave(len(k), 0)
+        picture = Split(every, torch.zeros(len(every), dtype=torch.long, device=every.device))
+        return self.read(self.world.show(picture, k.repeat(len(images), *(1 for _ in k.shape[1:])))).unflatten(
+            0, (len(images), len(k))
+        )
+
+
+def retrieve(by: ByModel | ByPixels, world: Orbits, things: Split, actions: Sequence[Element], seed: int = 0) -> Found:
     """Every thing in `world.contexts` context poses (drawn by the seed; of the candidates, where these are a grid that
     the actions stay on) with every action."""
-    group, device = world.group, model.device
+    group, device = world.group, by.device
     k = group.tensor(actions).to(device)
     candidates = world.candidates.to(device)
     generator = torch.Generator().manual_seed(seed)
     ranks, errors = [], []
     for i in range(len(things)):
         thing = things[torch.tensor([i])].to(device)
-        shown = model.encode(world.show(thing[torch.zeros(len(candidates), dtype=torch.long)], candidates))
         start = context_poses(world, generator).to(device)
-        z = model.encode(world.show(thing[torch.zeros(len(start), dtype=torch.long)], start))
+        shown, contexts = (world.show(_again(thing, len(poses)), poses) for poses in (candidates, start))
         true = group.compose(k, start[:, None])  # [contexts, actions, ...]
-        rank, error = _look_up(model.act(z[:, None], k), true, shown, candidates, group)
+        rank, error = _look_up(by.predict(contexts, k), true, by.read(shown), candidates, group)
         ranks.append(rank)
         errors.append(error)
     return Found(torch.cat(ranks).cpu(), torch.cat(errors).cpu())
+
+
+def _again(thing: Split, count: int) -> Split:
+    return thing[torch.zeros(count, dtype=torch.long, device=thing.images.device)]
 
 
 def context_poses(world: Orbits, generator: torch.Generator) -> Tensor:

@@ -35,7 +35,7 @@ class Run:
         """Where the run of a config and a seed lives; a preset with nothing changed has its own name."""
         if preset is not None and PRESETS.get(preset) == config:
             return cls(Path(out) / preset / f"seed-{seed}")
-        return cls(Path(out) / Path(config.world).stem.replace(":", "-") / config.hash / f"seed-{seed}")
+        return cls(Path(out) / _folder(config.world) / config.hash / f"seed-{seed}")
 
     @property
     def config_file(self) -> Path:
@@ -176,9 +176,23 @@ class Run:
 
 def absolute_world(config: Config) -> Config:
     """The config with a world of one's own named by its whole path, so that a run means the same everywhere."""
-    path = Path(config.world).expanduser()
-    named = config.world.partition(":")[0] in WORLDS or not path.exists()
-    return config if named else config.replace(world=str(path.resolve()))
+    name, colon, parts = config.world.partition(":")
+    if name in WORLDS:
+        return config.replace(world=name + colon + ",".join(map(_absolute, parts.split(","))))
+    return config.replace(world=_absolute(config.world))
+
+
+def _absolute(name: str) -> str:
+    path = Path(name).expanduser()
+    return name if not name or name.partition(":")[0] in WORLDS or not path.exists() else str(path.resolve())
+
+
+def _folder(world: str) -> str:
+    """What a world is called in a path: mnist, mnist-0-6, torus-mnist-emnist, and a file without its ending."""
+    name, colon, parts = world.partition(":")
+    if name in WORLDS and colon:
+        return "-".join([name, *(Path(part).stem for part in parts.split(","))])
+    return Path(world).stem
 
 
 def _difference(part: str, here: Any, wanted: Any) -> str:

@@ -142,7 +142,8 @@ class Training:
 
     def _transitions(self, split: Split, shift: int) -> Transitions | OrbitTransitions:
         if isinstance(self.world, Orbits):
-            return OrbitTransitions(self.world, split, self.train_actions, every_action=self.config.every_action)
+            ways = {"every_action": self.config.every_action, "walk": self.config.walk}
+            return OrbitTransitions(self.world, split, self.train_actions, **ways)
         with_targets = isinstance(self.model, JEPA) and self.model.target.of_next_state
         return Transitions(
             split, self.world.group, self.train_actions,

@@ -74,6 +74,7 @@ def evaluate(argv: list[str]) -> int:
     for line in progress.accuracies(measured):
         print(line)
     if run.done and measured["same_images"]:
-        same = all(run.result[key] == measured[key] for key in ("metrics", "per_action", "by_state"))
+        parts = ("metrics", "per_action", "by_state", "retrieval")
+        same = all(run.result.get(key) == measured.get(key) for key in parts)
         print("identical to result.json" if same else "result.json says otherwise: another device or torch version?")
     return 0

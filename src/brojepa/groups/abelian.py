@@ -166,6 +166,14 @@ class SO2(Abelian):
     def mark(self, a: Tensor) -> Tensor:
         return (10 * a).round().long() % self.marks
 
+    def rollout(self, k: float, primitives: Sequence[float]) -> tuple[float, int] | None:
+        """Whole multiples of a primitive, the smallest first, at most once around."""
+        for p in sorted(primitives, key=lambda p: (p * k < 0, abs(p))):
+            steps = round(k / p) if p else 0
+            if 0 < steps <= 360 / abs(p) and math.isclose(p * steps, k, abs_tol=1e-6):
+                return p, steps
+        return None
+
     def write(self, a: float) -> str:
         return f"{a:+g}" if a else "0"
 

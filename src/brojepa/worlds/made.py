@@ -48,7 +48,14 @@ def side_by_side(name: str, left: World, right: World, law: Group) -> World:
         count = max(len(a), len(b))
         i, j = (torch.randperm(count, generator=generator) % len(s) for s in (a, b))
         images = torch.cat((a.images[i], b.images[j]), 3)
-        splits.append(Split(images, a.states[i] * right.n + b.states[j]))
+        states = a.states[i] * right.n + b.states[j]
+        sizes = torch.bincount(states, minlength=left.n * right.n)
+        if int(sizes.min()) < 2 - number:
+            raise RequestError(
+                f"world {name}: the {part} split has {int(sizes.min())} images of state {int(sizes.argmin())} of "
+                f"{len(sizes)}: more images are needed, or fewer states"
+            )
+        splits.append(Split(images, states))
     mean, std = statistics(splits[0].images)
     source: dict[str, Any] = {"images": {"train": len(splits[0]), "test": len(splits[1])}}
     source["sha256"] = [w.source.get("sha256") for w in (left, right)]
@@ -85,26 +92,33 @@ FINE, COARSE = 2, 10  # degrees: candidates, and the grid of the actions trained
 TESTED = 2000  # things that are measured, of those that a pose world shows in every candidate pose
 
 
-def rotation(base: World) -> World:
-    """The digits of MNIST turned by any angle. Measured are turns by every 2 degrees, among as many candidates."""
+def rotation(part: str, open_world: Open) -> World:
+    """The digits of MNIST, or the images of another world, turned by any angle. Measured are turns by every 2 degrees,
+    among as many candidates."""
     grid = torch.arange(0, 360, FINE).float()
     turns = tuple(float(d) for d in range(FINE - 180, 181, FINE) if d)
-    return _posed(
-        "rotation", base, SO2(), lambda things, pose: turning.turn(things.images, torch.deg2rad(pose)), grid, turns
-    )
+
+    def show(things: Split, pose: Tensor) -> Tensor:
+        return turning.turn(things.images, torch.deg2rad(pose))
+
+    return _posed(_named("rotation", part), open_world(part or "mnist"), SO2(), show, grid, turns)
 
 
-def dihedral(base: World) -> World:
-    """The digits of MNIST turned by quarters and flipped, pixel for pixel."""
-    group = Dihedral(4)
+def dihedral(part: str, open_world: Open) -> World:
+    """The digits of MNIST, or the square images of another world, turned by quarters and flipped, pixel for pixel."""
+    group, base = Dihedral(4), open_world(part or "mnist")
+    if base.shape[1] != base.shape[2]:
+        raise RequestError(f"world dihedral:{part}: images of {base.shape[1]} x {base.shape[2]} are not square")
 
     def show(things: Split, pose: Tensor) -> Tensor:
         return turning.flip_turn(things.images, pose[..., 0], pose[..., 1])
 
-    return _posed("dihedral", base, group, show, group.elements, group.actions)
+    return _posed(_named("dihedral", part), base, group, show, group.elements, group.actions)
 
 
 def _posed(name: str, base: World, law: Group, show, candidates: Tensor, measured: tuple) -> World:
+    if isinstance(base, Orbits) or base.law is not None:
+        raise RequestError(f"world {name}: name a world of plain images, as in {name.partition(':')[0]}:mnist")
     test = base.test[torch.arange(0, len(base.test), max(1, len(base.test) // TESTED))]
     source = {**base.source, "images": {"train": len(base.train), "test": len(test)}}
     return Orbits(

@@ -16,6 +16,8 @@ from brojepa.groups import Element, Group
 from brojepa.worlds.transitions import Batch
 from brojepa.worlds.world import Split, World
 
+STAY = 0.9  # the chance that the next step of a walk repeats the action of the last: it gets somewhere
+
 Show = Callable[[Split, Tensor], Tensor]
 """Things and their poses [count, ...] -> uint8 images [count, c, h, w]."""
 
@@ -61,10 +63,13 @@ class OrbitDraw:
 
 class OrbitTransitions:
     """Draws transitions of things in poses: the pose uniform over the group, k uniform over the actions or, with
-    `every_action`, all of them; the target is the same thing in the pose that k leads to."""
+    `every_action`, all of them; the target is the same thing in the pose that k leads to. With `walk` above 1, k are
+    that many actions in a row, and the targets the thing after each of them."""
 
-    def __init__(self, world: Orbits, split: Split, actions: Sequence[Element], *, every_action: bool = False) -> None:
-        self.world, self.split, self.every_action = world, split, every_action
+    def __init__(
+        self, world: Orbits, split: Split, actions: Sequence[Element], *, every_action: bool = False, walk: int = 1
+    ) -> None:
+        self.world, self.split, self.every_action, self.walk = world, split, every_action, walk
         self.group: Group = world.group
         self.actions = self.group.tensor(actions)
 
@@ -78,13 +83,25 @@ class OrbitTransitions:
         if self.every_action:
             k = self.actions.expand(count, *self.actions.shape)
         else:
-            k = self.actions[torch.randint(len(self.actions), (count, 1), generator=generator)]
+            which = torch.randint(len(self.actions), (count, self.walk), generator=generator)
+            turns = torch.rand(count, self.walk, generator=generator) >= STAY
+            turns[:, 0] = True
+            last = (turns * torch.arange(self.walk)).cummax(1).values  # the step at which the action was last drawn
+            k = self.actions[which.gather(1, last)]
         return OrbitDraw(context.to(device), pose.to(device), k.to(device))
 
     def batch(self, draw: OrbitDraw, start: int, stop: int) -> Batch:
         things, pose, k = self.split[draw.context[start:stop]], draw.pose[start:stop], draw.k[start:stop]
-        reached = self.group.compose(k, pose[:, None]).flatten(0, 1)
+        reached = self.group.compose(k, pose[:, None]) if self.walk == 1 else self._along(pose, k)
         again = torch.arange(len(things), device=k.device).repeat_interleave(k.shape[1])
-        targets = self.world.show(things[again], reached)
+        targets = self.world.show(things[again], reached.flatten(0, 1))
         states = things.states
         return Batch(self.world.show(things, pose), states, k, states[:, None].expand(k.shape[:2]), targets)
+
+    def _along(self, pose: Tensor, k: Tensor) -> Tensor:
+        """The poses after each of the actions in a row, [count, walk, ...]."""
+        poses = []
+        for step in k.unbind(1):
+            pose = self.group.compose(step, pose)
+            poses.append(pose)
+        return torch.stack(poses, 1)

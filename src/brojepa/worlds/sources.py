@@ -99,9 +99,11 @@ def _named(name: str, rest: str, open_part: made.Open, data_dir: str | Path | No
         return made.subset(world, rest) if rest else world
     if name in ("torus", "pairs"):
         return getattr(made, name)(rest, open_part)
-    if rest:
-        raise RequestError(f"world {name}:{rest}: {name} has no parts to name, write {name}")
-    return made.pose() if name == "pose" else getattr(made, name)(_mnist())
+    if name == "pose":
+        if rest:
+            raise RequestError(f"world {name}:{rest}: {name} has no parts to name, write {name}")
+        return made.pose()
+    return getattr(made, name)(rest, open_part)
 
 
 def _mnist() -> World:
