@@ -233,6 +233,12 @@ def test_the_rank_counts_candidates_that_are_nearer():
         def act(self, z, k):
             return z * 0 + torch.zeros(len(k), 16)  # always at the candidate of mark 0
 
+    class Collapsed(Blind):
+        def encode(self, images):
+            return super().encode(images) * 0
+
+    collapsed = retrieve(ByModel(Collapsed(world.group)), world, world.test, world.actions)
+    assert collapsed.summary(list(range(7)))["hit1"] == 0, "what looks all alike is not found"
     found = retrieve(ByModel(Blind(world.group)), world, world.test, world.actions)
     true = found.rank - 1
     assert sorted(set(true.flatten().tolist())) == list(range(8)), "candidates are ranked by their number"

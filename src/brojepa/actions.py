@@ -43,6 +43,10 @@ class LatentAction(nn.Module):
         """The latent after action k: z [..., dim], k an integer or a tensor [...] -> [..., out_dim]."""
         raise NotImplementedError
 
+    def normalise(self, z: Tensor) -> Tensor:
+        """Latents [..., dim] of the length that standard normal ones have on average."""
+        return torch.nn.functional.normalize(z, dim=-1) * z.shape[-1] ** 0.5
+
     def path(self, latents: Tensor, k: Tensor) -> Tensor:
         """What several actions in a row make of the first of the latents seen on the way: latents [batch, steps + 1,
         dim], k [batch, steps, ...] -> [batch, steps + 1, dim]."""
@@ -110,6 +114,14 @@ class Representation(LatentAction):
         for step in range(k.shape[1]):
             path.append(self._move(path[-1], [b[:, step] for b in blocks]))
         return torch.stack(path, 1)
+
+    def normalise(self, z: Tensor) -> Tensor:
+        """Each irreducible representation's part on its own: no action mixes them, so no part may vanish."""
+        out = torch.empty_like(z)
+        for part in self.parts:
+            dims = torch.tensor(part.dims, device=z.device)
+            out[..., dims] = super().normalise(z[..., dims])
+        return out
 
     def _blocks(self, k: Tensor) -> list[Tensor]:
         """What an action is made of, for `_move`: the matrix of each part."""
@@ -281,6 +293,10 @@ class BlockRotation(Representation):
         """By how much k turns each plane: k [...], or [..., factors] for a torus -> [..., planes] radians."""
         theta = self.theta.float()
         return k[..., None].float() * theta if theta.ndim == 1 else k.float() @ theta.T
+
+    def normalise(self, z: Tensor) -> Tensor:
+        """Frequency by frequency where they are known, else all planes together."""
+        return LatentAction.normalise(self, z) if self.group is None else super().normalise(z)
 
     def _blocks(self, k: Tensor) -> list[Tensor]:
         turn = self.turn(k)

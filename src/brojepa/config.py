@@ -48,6 +48,9 @@ class Config:
     encoder: Literal["mlp", "cnn", "resnet18"] = knob("mlp", "image -> latent")
     latent: int = knob(64, "latent dimension; even for rotations")
     standardise: bool = knob(False, "end the encoder with a batch norm: latents of mean 0 and variance 1")
+    normalise: bool = knob(
+        False, "scale every latent to a fixed length, part by part where the action keeps parts apart"
+    )
     action: Literal[
         "sfr-fixed", "sfr-learned", "mfr-fixed", "mfr-learned", "additive", "lookup", "linear", "fourier", "hybrid"
     ] = knob("mfr-fixed", "latent action: single- or multi-frequency rotation, or an MLP with an action embedding")

@@ -66,7 +66,7 @@ class Model(nn.Module):
         self.task, self.group = task, task.group
         self.encoder, self.action = encoder, action
         self.classifier = nn.Linear(action.out_dim, task.n) if task.n else None
-        self.precision = torch.float32
+        self.precision, self.normalise = torch.float32, False
         self.pixel_mean = nn.Buffer(255 * torch.tensor(task.mean)[:, None, None])
         self.pixel_std = nn.Buffer(255 * torch.tensor(task.std)[:, None, None])
         self.actions_used = nn.Buffer(torch.zeros(self.group.marks, dtype=torch.bool))
@@ -108,7 +108,8 @@ class Model(nn.Module):
         """uint8 images through an encoder in the model's precision, latents float32."""
         x = ((images.float() - self.pixel_mean) / self.pixel_std).contiguous(memory_format=torch.channels_last)
         with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=self.precision is torch.bfloat16):
-            return encoder(x).float()
+            z = encoder(x).float()
+        return self.action.normalise(z) if self.normalise else z
 
     def _in_chunks(self, encoder: nn.Module, images: Tensor) -> Tensor:
         return torch.cat([self.embed(encoder, part.to(self.device)) for part in images.split(CHUNK)])
@@ -312,10 +313,13 @@ def build(config: Config, task: Task, generator: torch.Generator) -> Model:
             encoder = encoder.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         action = _action(config, encoder.dim, task.group)
         if config.method == "supervised":
-            return Supervised(encoder, action, task)
-        slow = SlowCopy(encoder, config.ema_decay) if config.target_encoder == "ema" else None
-        shared = config.target_encoder == "shared"
-        return JEPA(encoder, action, task, _target(config, task), slow, _objective(config, task.group), shared)
+            model: Model = Supervised(encoder, action, task)
+        else:
+            slow = SlowCopy(encoder, config.ema_decay) if config.target_encoder == "ema" else None
+            shared, objective = config.target_encoder == "shared", _objective(config, task.group)
+            model = JEPA(encoder, action, task, _target(config, task), slow, objective, shared)
+        model.normalise = config.normalise
+        return model
 
 
 def _action(config: Config, dim: int, group: Group) -> LatentAction:

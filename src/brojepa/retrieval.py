@@ -115,6 +115,6 @@ def _look_up(predicted: Tensor, true: Tensor, shown: Tensor, candidates: Tensor,
         off = group.distance(t[:, None], candidates)
         at = off.argmin(1)
         right = away.gather(1, at[:, None])
-        ranks.append(1 + (away < right).sum(1))
+        ranks.append((~(away > right)).sum(1))  # of candidates as near, the right one comes last
         errors.append(off.gather(1, away.argmin(1, keepdim=True))[:, 0])
     return torch.cat(ranks).view(contexts, actions), torch.cat(errors).view(contexts, actions)

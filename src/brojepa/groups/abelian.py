@@ -178,6 +178,8 @@ class SO2(Abelian):
         return f"{a:+g}" if a else "0"
 
     def parse(self, word: str | float) -> float:
+        if not math.isfinite(float(word)):
+            raise ValueError(word)
         return float(word)
 
 
