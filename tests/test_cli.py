@@ -582,10 +582,11 @@ def test_data_list_and_check(cli: Cli, letters: Path, digits: Path) -> None:
     for words in (["data"], ["data", "check"]):
         done = cli(*words)
         assert (done.code, done.err) == (0, "")
-        mnist, emnist = done.out.splitlines()
+        mnist, emnist, rest = done.out.splitlines()
         assert mnist.startswith("mnist: 60,000 training and 10,000 test images, 10 states, 1x28x28")
         assert mnist.endswith("whole") == (words[-1] == "check")
         assert emnist.startswith("emnist: EMNIST letters not found")
+        assert rest == "torus, pairs, rotation, dihedral, pose: made when they are opened, nothing to download"
     done = cli("data", "check", "emnist", "--data-dir", letters)
     assert done.code == 0
     assert re.fullmatch(r"emnist \(other split\): 260 training and 104 test images, 26 states, .* whole\n", done.out)

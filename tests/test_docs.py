@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import statistics
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,21 @@ def test_python_in_the_documents_runs(block, digits, tmp_path, monkeypatch, caps
     exec(compile(code, "document", "exec"), {})
     if "print(" in block:
         assert capsys.readouterr().out
+
+
+PRINTED = [
+    pytest.param(block, says, id=f"{path.name}-{i}")
+    for path in DOCS
+    for i, (block, says) in enumerate(
+        re.findall(r"```python\n([^`]*)```\n\nprints\n\n((?: {4}.*\n)+)", path.read_text())
+    )
+]
+
+
+@pytest.mark.parametrize(("block", "says"), PRINTED)
+def test_what_a_document_says_is_printed_is_printed(block, says, capsys):
+    exec(compile(block, "document", "exec"), {})
+    assert capsys.readouterr().out == textwrap.dedent(says)
 
 
 def test_the_bars_of_the_documents_are_learned(tmp_path, monkeypatch, capsys):

@@ -14,12 +14,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from brojepa.actions import BlockRotation, LatentAction, MLPAction
+    from brojepa.actions import BlockRotation, LatentAction, MLPAction, Representation
     from brojepa.algebra import infer_accuracy, inspect
     from brojepa.config import Config
     from brojepa.errors import BrojepaError
     from brojepa.evaluation import evaluate, evaluate_run
-    from brojepa.groups import Cyclic
+    from brojepa.groups import SO2, SO3, Cyclic, Dihedral, Group, Product
     from brojepa.models import JEPA, Model, Supervised
     from brojepa.modulus import indistinguishable, infer_modulus
     from brojepa.planning import Plan
@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 # Where each public name lives. Imported on first use: torch takes a second, and `brojepa --help` needs none of it.
 _HOME = {
     "BlockRotation": "actions", "LatentAction": "actions", "MLPAction": "actions",
+    "Representation": "actions",
     "infer_accuracy": "algebra", "inspect": "algebra",
     "Config": "config",
     "BrojepaError": "errors",
     "evaluate": "evaluation", "evaluate_run": "evaluation",
-    "Cyclic": "groups",
+    "Cyclic": "groups", "Dihedral": "groups", "Group": "groups", "Product": "groups", "SO2": "groups", "SO3": "groups",
     "JEPA": "models", "Model": "models", "Supervised": "models",
     "indistinguishable": "modulus", "infer_modulus": "modulus",
     "Plan": "planning",
@@ -45,9 +46,10 @@ _HOME = {
     "World": "worlds", "open_world": "worlds",
 }  # fmt: skip
 __all__ = [
-    "JEPA", "PRESETS", "BlockRotation", "BrojepaError", "Config", "Cyclic", "LatentAction", "MLPAction", "Model",
-    "Plan", "Run", "Supervised", "World", "evaluate", "evaluate_run", "indistinguishable", "infer_accuracy",
-    "infer_modulus", "inspect", "load", "open_world", "preset", "train",
+    "JEPA", "PRESETS", "SO2", "SO3", "BlockRotation", "BrojepaError", "Config", "Cyclic", "Dihedral", "Group",
+    "LatentAction", "MLPAction", "Model", "Plan", "Product", "Representation", "Run", "Supervised", "World", "evaluate",
+    "evaluate_run", "indistinguishable", "infer_accuracy", "infer_modulus", "inspect", "load", "open_world", "preset",
+    "train",
 ]  # fmt: skip
 
 

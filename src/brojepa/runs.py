@@ -35,7 +35,7 @@ class Run:
         """Where the run of a config and a seed lives; a preset with nothing changed has its own name."""
         if preset is not None and PRESETS.get(preset) == config:
             return cls(Path(out) / preset / f"seed-{seed}")
-        return cls(Path(out) / _folder(config.world) / config.hash / f"seed-{seed}")
+        return cls(Path(out) / folder(config.world) / config.hash / f"seed-{seed}")
 
     @property
     def config_file(self) -> Path:
@@ -187,11 +187,11 @@ def _absolute(name: str) -> str:
     return name if not name or name.partition(":")[0] in WORLDS or not path.exists() else str(path.resolve())
 
 
-def _folder(world: str) -> str:
+def folder(world: str) -> str:
     """What a world is called in a path: mnist, mnist-0-6, torus-mnist-emnist, and a file without its ending."""
     name, colon, parts = world.partition(":")
     if name in WORLDS and colon:
-        return "-".join([name, *(Path(part).stem for part in parts.split(","))])
+        return "-".join([name, *(Path(part).stem.replace(":", "-") for part in parts.split(","))])
     return Path(world).stem
 
 

@@ -4,31 +4,48 @@ from __future__ import annotations
 
 import argparse
 import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from brojepa.cli.parser import Parser
+from brojepa.cli.parser import Parser, join_negative, one_seed
+from brojepa.config import WORLDS
 from brojepa.errors import MissingData, RequestError, unknown
+
+if TYPE_CHECKING:
+    from brojepa.worlds import World
+
+COMMANDS = ("list", "show", "fetch", "check")
+FILES = ("mnist", "emnist")  # the worlds that are files; the others are made
+COLUMNS = 12  # actions that fit beside each other
 
 
 def data(argv: list[str]) -> int:
-    """List, fetch or check the images."""
+    """List, show, fetch or check the images."""
     parser = Parser(prog="brojepa data", description=data.__doc__)
-    commands = ("list", "fetch", "check")
-    parser.add_argument("what", nargs="?", default="list", metavar="list|fetch|check", help="default list")
-    parser.add_argument("world", nargs="?", metavar="WORLD", help="mnist, emnist or a path")
+    parser.add_argument("what", nargs="?", default="list", metavar="|".join(COMMANDS), help="default list")
+    parser.add_argument("world", nargs="?", metavar="WORLD", help=f"{', '.join(WORLDS)}, or a path")
     parser.add_argument(
         "--data-dir", metavar="DIR", help="where EMNIST is or goes; default BROJEPA_DATA, then the cache"
     )
     parser.add_argument("--url", help="fetch the EMNIST archive from a mirror")
-    args = parser.parse(argv)
-    if args.what not in commands:
-        raise unknown("data command", args.what, commands)
-    if args.what == "fetch":
-        return _fetch(args)
+    parser.add_argument("--out", metavar="FILE", help="show: the picture, .png or .svg; default WORLD.png")
+    parser.add_argument("--actions", metavar="K,K,...", help="show: these actions; default the trained and a few more")
+    parser.add_argument("--seed", metavar="INT", help="show: which images, and which more actions; default 0")
+    args = parser.parse(join_negative(argv))
+    if args.what not in COMMANDS:
+        raise unknown("data command", args.what, COMMANDS)
+    for name in ("out", "actions", "seed"):
+        if args.what != "show" and getattr(args, name) is not None:
+            raise RequestError(f"--{name} is for 'brojepa data show WORLD', not for 'brojepa data {args.what}'")
+    return {"show": _show, "fetch": _fetch}.get(args.what, _list)(args)
 
+
+def _list(args: argparse.Namespace) -> int:
     from brojepa.worlds import open_world
 
     damaged = None
-    for name in [args.world] if args.world else ["mnist", "emnist"]:
+    for name in [args.world] if args.world else FILES:
         try:
             world = open_world(name, args.data_dir if args.world or name == "emnist" else None)
         except RequestError as error:
@@ -37,21 +54,68 @@ def data(argv: list[str]) -> int:
             print(f"{name}: {error}")
             damaged = damaged if isinstance(error, MissingData) else error
             continue
-        images = world.source["images"]
-        shape = "x".join(map(str, world.shape))
-        line = (
-            f"{world.title}: {images['train']:,} training and {images['test']:,} test images, {world.n} states, {shape}"
-        )
-        print(line + (f", sha256 {world.source['sha256'][:16]}, whole" if args.what == "check" else ""))
+        print(_line(world) + (_sums(world.source.get("sha256")) if args.what == "check" else ""))
+    if not args.world:
+        print(f"{', '.join(WORLDS[len(FILES) :])}: made when they are opened, nothing to download")
     if damaged and args.what == "check":
         raise damaged
+    return 0
+
+
+def _line(world: World) -> str:
+    images = world.source["images"]
+    states = f", {world.n} states" if world.labels else " of things in poses"
+    law = f" of {world.law}" if world.law else ""
+    shape = "x".join(map(str, world.shape))
+    return f"{world.title}: {images['train']:,} training and {images['test']:,} test images{states}{law}, {shape}"
+
+
+def _sums(found: Any) -> str:
+    """What was read whole, by its sha256: a world's, those of the worlds it is made from, or none."""
+    sums = [found]
+    while any(isinstance(part, list) for part in sums):
+        sums = [s for part in sums for s in (part if isinstance(part, list) else [part])]
+    named = " and ".join(dict.fromkeys(s[:16] for s in sums if s))
+    return f", sha256 {named}, whole" if named else ", made without files"
+
+
+def _show(args: argparse.Namespace) -> int:
+    """Draw a world: images, and what a few actions make of them."""
+    if not args.world:
+        raise RequestError("show which world? Name one, as in 'brojepa data show torus'")
+    seed = one_seed(args.seed or "0")
+    from brojepa.runs import folder
+
+    file = Path(args.out or f"{folder(args.world)}.png").expanduser()
+    if file.suffix not in (".png", ".svg"):
+        raise RequestError(f"--out {args.out}: the name must end in .png or .svg")
+    if find_spec("matplotlib") is None:
+        raise RequestError("pictures need matplotlib, which is not installed: pip install 'brojepa[figures]'")
+
+    from brojepa.figures.world import others, picture, trained_on
+    from brojepa.files import write_atomically
+    from brojepa.worlds import open_world
+
+    world = open_world(args.world, args.data_dir)
+    trained = trained_on(args.world, world.group)
+    actions = (*trained, *others(world, trained, seed))
+    if args.actions is not None:
+        words = [word.strip() for word in args.actions.split(",") if word.strip()]
+        actions = world.group.check(words, "--actions")
+    if not actions:
+        raise RequestError(f"--actions is empty: name some, as in --actions={world.group.example}")
+    if len(actions) > COLUMNS:
+        raise RequestError(f"--actions names {len(actions)} actions, {COLUMNS} fit beside each other: name fewer")
+    write_atomically(file, picture(world, actions, trained, seed)[file.suffix[1:]])
+    print(f"{_line(world)}: {file}")
     return 0
 
 
 def _fetch(args: argparse.Namespace) -> int:
     if args.world != "emnist":
         raise RequestError(
-            f"nothing to fetch for {args.world or 'no world'}: mnist is bundled, try 'brojepa data fetch emnist'"
+            f"nothing to fetch for {args.world or 'no world'}: mnist is bundled and others are made, try "
+            "'brojepa data fetch emnist'"
         )
     from brojepa.worlds import search_path
     from brojepa.worlds.fetch import URL, fetch_emnist

@@ -67,6 +67,16 @@ def integers(flag: str, text: str) -> list[int]:
     return list(dict.fromkeys(numbers))
 
 
+def one_seed(text: str) -> int:
+    try:
+        seed = int(text)
+    except ValueError:
+        seed = -1
+    if not 0 <= seed < 2**63:
+        raise RequestError(f"--seed {text!r}: expected an integer of 0 or more")
+    return seed
+
+
 def _metavar(name: str) -> str:
     kind = knobs.TYPES[name]
     return {int: "INT", float: "FLOAT", str: "WORLD"}.get(kind, "K,K,...")

@@ -6,8 +6,7 @@ import json
 from contextlib import nullcontext
 from pathlib import Path
 
-from brojepa.cli.parser import Parser, add_knobs, given_knobs, join_negative, preset_list
-from brojepa.errors import RequestError
+from brojepa.cli.parser import Parser, add_knobs, given_knobs, join_negative, one_seed, preset_list
 from brojepa.presets import RECOMMENDED, preset, recommended
 
 
@@ -32,12 +31,7 @@ def train(argv: list[str]) -> int:
     given = given_knobs(args)
     name = args.preset or recommended(given.get("world", "mnist"))
     config = preset(name).replace(**given)
-    try:
-        seed = int(args.seed)
-    except ValueError:
-        seed = -1
-    if not 0 <= seed < 2**63:
-        raise RequestError(f"--seed {args.seed!r}: expected an integer of 0 or more")
+    seed = one_seed(args.seed)
 
     from brojepa import profiling, progress, training
 

@@ -25,7 +25,7 @@ def collect(sources: dict[str, Source]) -> dict[str, Any]:
     chosen = [int(np.flatnonzero(states == y)[0]) for y in np.linspace(0, n - 1, COUNT).round().astype(int)]
     actions = [k if abs(k) < n else int(np.sign(k)) for k in ACTIONS]
     data: dict[str, Any] = {
-        "context": _pixels(first, chosen),
+        "context": style.pixels(first.test.images[chosen]),
         "actions": actions,
         "seen": [k in first.train_actions for k in actions],
         "right": [int((states[i] + k) % n) for i, k in zip(chosen, actions, strict=True)],
@@ -35,15 +35,9 @@ def collect(sources: dict[str, Source]) -> dict[str, Any]:
         predicted = torch.cat([source.act(z[[i]], k) for i, k in zip(chosen, actions, strict=True)])
         near = normalize(predicted, dim=1) @ normalize(z, dim=1).T
         near[range(COUNT), chosen] = -2  # never the context image itself
-        data[f"{role}.image"] = _pixels(source, near.argmax(1).tolist())
+        data[f"{role}.image"] = style.pixels(source.test.images[near.argmax(1)])
         data[f"{role}.state"] = source.classify(predicted).tolist()
     return data
-
-
-def _pixels(source: Source, index: list[int]) -> np.ndarray:
-    """uint8 [count, height, width] or [count, height, width, channels]"""
-    images = source.test.images[index].movedim(1, -1).numpy()
-    return images[..., 0] if images.shape[-1] == 1 else images[..., :3]
 
 
 def draw(data: dict[str, Any]) -> Figure:
@@ -60,11 +54,11 @@ def draw(data: dict[str, Any]) -> Figure:
         axes.text(-0.35, y, label, ha="right", va="center", fontsize=8)
     for i in range(COUNT):
         x = i * STEP + 0.5
-        _image(axes, data["context"][i], x, middles[0])
+        style.image(axes, data["context"][i], x, middles[0])
         look = {"color": style.BLUE} if data["seen"][i] else {"color": style.VERMILLION, "fontweight": "bold"}
         _word(axes, signed(data["actions"][i]).replace("-", "−"), x, middles[1], fontsize=12, **look)
         for j, role in enumerate(roles):
-            _image(axes, data[f"{role}.image"][i], x, middles[2 + 2 * j])
+            style.image(axes, data[f"{role}.image"][i], x, middles[2 + 2 * j])
             state = data[f"{role}.state"][i]
             right = state == data["right"][i]
             look = {"color": style.BLACK} if right else {"color": style.VERMILLION}
@@ -73,11 +67,6 @@ def draw(data: dict[str, Any]) -> Figure:
     axes.set_aspect("equal")
     axes.axis("off")
     return figure
-
-
-def _image(axes: Axes, image: np.ndarray, x: float, y: float) -> None:
-    """An image of size 1 around (x, y); ink on paper where it has no colours."""
-    axes.imshow(image, cmap="gray_r", vmin=0, vmax=255, extent=(x - 0.5, x + 0.5, y + 0.5, y - 0.5))
 
 
 def _word(axes: Axes, text: str, x: float, y: float, **look: Any) -> None:

@@ -221,6 +221,18 @@ def cells(axes: Axes, texts: list[list[str]], dark: np.ndarray) -> None:
         axes.text(column, row, texts[row][column], color="white" if white else "black", **look)
 
 
+def pixels(images: Any) -> np.ndarray:
+    """A tensor of images, uint8 [count, channels, height, width] -> [count, height, width], or with 3 channels last."""
+    last = images.movedim(1, -1).cpu().numpy()
+    return last[..., 0] if last.shape[-1] == 1 else last[..., :3]
+
+
+def image(axes: Axes, image: np.ndarray, x: float, y: float, wide: float = 1.0, **look: Any) -> None:
+    """An image of height 1 around (x, y), y pointing down; ink on paper where it has no colours."""
+    extent = (x - wide / 2, x + wide / 2, y + 0.5, y - 0.5)
+    axes.imshow(image, cmap="gray_r", vmin=0, vmax=255, extent=extent, **look)
+
+
 def epochs(axes: Axes, count: int) -> None:
     """The horizontal axis of a learning curve."""
     axes.set_xlim(1, max(count, 2))
