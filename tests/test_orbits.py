@@ -302,7 +302,7 @@ def test_a_torus_trains_on_its_generators_and_is_measured_on_the_rest(cli, tiny,
 def test_objects_in_space_train_and_are_measured(cli, tmp_path, monkeypatch):
     for name, value in {"OBJECTS": 2, "VIEWS": 64, "SIZE": 12, "GRID": 40, "TURNS": 5, "STARTS": 2}.items():
         monkeypatch.setattr(made, name, value)
-    words = ["--encoder", "mlp", "--epochs", "1", "--batch-size", "16", "--walk", "3", "--no-every-action", "--json"]
+    words = ["--encoder", "mlp", "--epochs", "1", "--batch-size", "16", "--walk", "3", "--json"]
     outcome = cli("train", "pose/fast", *words, "--out", str(tmp_path))
     assert outcome.code == 0, outcome.err
     result = json.loads(outcome.out.splitlines()[-1])

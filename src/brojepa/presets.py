@@ -96,7 +96,16 @@ POSES = Config(
 )
 ROTATION = POSES.replace(world="rotation", train_actions=(-10, 10))
 DIHEDRAL = POSES.replace(world="dihedral", train_actions=("r", "r3", "s"), epochs=3)
-POSE = POSES.replace(world="pose", train_actions=("x15", "x-15", "y15", "y-15", "z15", "z-15"))
+POSE = POSES.replace(
+    world="pose",
+    train_actions=("x15", "x-15", "y15", "y-15", "z15", "z-15"),
+    normalise=True,
+    target_encoder="shared",
+    every_action=False,
+    walk=23,
+    batch_size=12,
+    epochs=3,
+)
 
 PRESETS: dict[str, Config] = {
     **{

@@ -127,7 +127,7 @@ def _posed(name: str, base: World, law: Group, show, candidates: Tensor, measure
     )  # fmt: skip
 
 
-OBJECTS, VIEWS, SIZE = 8, 20_000, 32
+OBJECTS, VIEWS, SIZE = 8, 5_000, 32
 GRID, TURNS, STARTS = 4096, 200, 25  # candidates; turns that are measured, and views of each object they start from
 
 
