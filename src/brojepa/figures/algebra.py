@@ -109,8 +109,8 @@ def _energy(axes: Axes, bars: list[tuple[Any, float, int]], label: str, title: s
     drawn = axes.bar(x, energies, width=0.7, color=style.BLUE)
     axes.bar_label(drawn, [str(c) for c in counts], fontsize=7 if len(x) <= 8 else 5, color=style.GREY, padding=1)
     axes.margins(y=0.12)
-    crowded = len(x) > 12 and x is not names
-    axes.set_xticks(x, [str(name) for name in names], rotation=90 if crowded else 0, fontsize=5 if crowded else None)
+    look: dict[str, Any] = {"rotation": 90, "fontsize": 5} if len(x) > 12 and x is not names else {}
+    axes.set_xticks(x, [str(name) for name in names], **look)
     axes.set(xlabel=label, ylabel="share of variance")
     axes.set_title(title)
 
