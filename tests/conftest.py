@@ -1,6 +1,7 @@
-"""Shared fixtures: two small worlds on disk, and two ways to run the command.
+"""Shared fixtures: three small worlds on disk, and two ways to run the command.
 
-`digits` is real MNIST cut down; `letters` has EMNIST's names, sizes of labels and orientation but not its images.
+`digits` is real MNIST cut down; `letters` has EMNIST's names, sizes of labels and orientation but not its images;
+`tiny` is three noisy pictures.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from helpers import blobs
 
 from brojepa.cli import main
 from brojepa.worlds import idx, open_world
@@ -104,6 +106,18 @@ def letters(letter_arrays: Arrays, tmp_path_factory: pytest.TempPathFactory) -> 
     a, b, c, d = letter_arrays
     stored = (a.swapaxes(1, 2), b + 1, c.swapaxes(1, 2), d + 1)
     return write_world(tmp_path_factory.mktemp("worlds") / "letters", EMNIST.files, stored, ".gz")
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A world on disk: three noisy pictures, 60 training images of each."""
+    world, path = blobs(n=3, count=60, size=8, tests=30), tmp_path_factory.mktemp("tiny") / "tiny.npz"
+    parts = {"images": world.train.images, "labels": world.train.states}
+    parts |= {"test_images": world.test.images, "test_labels": world.test.states}
+    np.savez(
+        path, **{key: value.squeeze(1).numpy() if value.ndim == 4 else value.numpy() for key, value in parts.items()}
+    )
+    return str(path)
 
 
 @pytest.fixture(scope="session")

@@ -30,18 +30,6 @@ def small() -> World:
     return blobs(n=4, count=12, size=8)
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory) -> str:
-    """A world on disk: three noisy pictures, 60 training images of each."""
-    world, path = blobs(n=3, count=60, size=8, tests=30), tmp_path_factory.mktemp("tiny") / "tiny.npz"
-    parts = {"images": world.train.images, "labels": world.train.states}
-    parts |= {"test_images": world.test.images, "test_labels": world.test.states}
-    np.savez(
-        path, **{key: value.squeeze(1).numpy() if value.ndim == 4 else value.numpy() for key, value in parts.items()}
-    )
-    return str(path)
-
-
 # Some of the states
 
 

@@ -198,11 +198,11 @@ def table(title: str, parts: list[Part]) -> str:
     lines = [f"{title}: " + " + ".join(f"{p.copies}x{p.irrep.name}" for p in parts)]
     lines.append("irrep  dim  copies  latent dimensions")
     for p in parts:
-        lines.append(f"{p.irrep.name:<5}  {p.irrep.dim:>3}  {p.copies:>6}  {_ranges(p.dims)}")
+        lines.append(f"{p.irrep.name:<5}  {p.irrep.dim:>3}  {p.copies:>6}  {ranges(p.dims)}")
     return "\n".join(lines)
 
 
-def _ranges(numbers: tuple[int, ...]) -> str:
+def ranges(numbers: tuple[int, ...]) -> str:
     """0, 1, 2, 5, 6 -> "0-2, 5-6"."""
     runs: list[list[int]] = []
     for i in numbers:

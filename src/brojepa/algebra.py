@@ -1,176 +1,185 @@
-"""What algebra a model has learned, read out of it: its cycle, its geometry, how well the group law holds.
+"""What algebra a model has learned, read out of it: its cycles, its geometry, how well the group law holds.
 
-`inspect` measures, exactly, on the images of a split; nothing is fitted. Errors are mean squared distances divided by
-a spread, so that 0 is exact and 1 is no better than a guess of the mean.
+`inspect` measures on the images of a split; nothing is fitted. Errors are mean squared distances divided by a spread,
+so that 0 is exact and 1 is no better than a guess of the mean. Here are worlds of labelled states, cycles and tori;
+`poses` has those without labels.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from brojepa import poses
+from brojepa.actions import BlockRotation
 from brojepa.errors import RequestError
-from brojepa.evaluation import ROWS, Latents, evaluating
+from brojepa.evaluation import ROWS, Latents, evaluating, moved, world_of
+from brojepa.groups import Abelian, Cyclic, Group
+from brojepa.law import abelian, law, ratio, squared, steps, variance
 from brojepa.models import Model
-from brojepa.modulus import SETTLED, indistinguishable, infer_modulus, nearest_harmonics
-from brojepa.planning import balanced, elements
+from brojepa.modulus import NEAR, SETTLED, infer_modulus, nearest_harmonics
 from brojepa.runs import Run
-from brojepa.worlds import Split, open_world
+from brojepa.worlds import Orbits, Split, World
 
-EACH = 100  # images of a state on which the law and long rollouts are measured, where they repeat actions
+EACH, LAW = 100, 2600  # images of a state, and in all, on which the law and long rollouts are measured
 STEPS = (1, 10, 100, 1000)  # of the rollout whose drift is measured
 HITS = (1, 5, 10)
 USED = 0.01  # a plane with less than this share of an average plane's energy tells no states apart
 
 
-def inspect(model: Model, split: Split) -> dict[str, Any]:
+def inspect(model: Model, data: Split | World) -> dict[str, Any]:
     """Everything `brojepa inspect` says, as plain values ready for JSON; None where a model has no such thing.
 
+    data: images of labelled states, or a world, whose test split is taken; a world of poses must be given whole.
     The angles' part needs a block rotation; the rest any latent action that stays in its latent space.
     """
-    n = model.task.n
-    counts = torch.bincount(split.states, minlength=n)
-    if len(counts) > n or int(counts.min()) == 0:
-        raise RequestError(f"the split shows {int((counts > 0).sum())} states, this model needs images of all {n}")
     if model.action.dim != model.action.out_dim:
         raise RequestError(
             f"this latent action leads from {model.action.dim} to {model.action.out_dim} dimensions, so there is no "
             "algebra to inspect: choose a run whose latent action stays in its latent space"
         )
+    if isinstance(data, Orbits) != (model.task.n == 0) or (isinstance(data, World) and data.group != model.group):
+        given = data.name if isinstance(data, World) else "a split"
+        raise RequestError(f"this model is of another kind of world than {given}: give the world it was trained on")
     with evaluating(model):
-        data = Latents.of(model, split)
-        prototypes = _prototypes(data, n)
-        some = _some(data, n)
-        return {
-            "states": n,
-            "images": len(split),
-            "rotation": rotation(model, prototypes),
-            "geometry": geometry(prototypes),
-            "law": {"equivariance": _equivariance(model, data, prototypes), **law(model, some), "images": len(some.z)},
-            "drift": drift(model, some, prototypes),
-            "retrieval": retrieval(model, data, prototypes),
-            "inference": _infer_accuracy(model, data, seed=0),
-        }
+        if isinstance(data, Orbits):
+            return poses.inspect(model, data)
+        return _labelled(model, data.test if isinstance(data, World) else data)
+
+
+def _labelled(model: Model, split: Split) -> dict[str, Any]:
+    n, group = model.task.n, model.group
+    counts = torch.bincount(split.states, minlength=n)
+    if len(counts) > n or int(counts.min()) == 0:
+        raise RequestError(f"the split shows {int((counts > 0).sum())} states, this model needs images of all {n}")
+    data = Latents.of(model, split)
+    prototypes = _prototypes(data, n)
+    some = _some(data, n)
+    return {
+        "group": str(group),
+        "abelian": abelian(group),
+        "states": n,
+        "images": len(split),
+        "rotation": rotation(model, prototypes),
+        "geometry": geometry(prototypes, group),
+        "law": {"equivariance": _equivariance(model, data, prototypes), **law(model, some.z), "images": len(some.z)},
+        "drift": drift(model, some, prototypes),
+        "retrieval": retrieval(model, data, prototypes),
+        "inference": _infer_accuracy(model, data, seed=0),
+    }
 
 
 def rotation(model: Model, prototypes: Tensor) -> dict[str, Any] | None:
     """Angles, the modulus they speak of, and where the prototypes [n, dim] have their energy; None for no rotation.
 
-    Frequencies are those of the world's cycle, up to sign: a plane that turns by -j is the mirror image of one that
-    turns by j. The modulus is inferred from the angles alone.
+    Frequencies are those of the world's group, up to sign: a plane that turns by -j is the mirror image of one that
+    turns by j. The modulus is inferred from the angles alone. What is a number for a cycle is a list for a torus, one
+    for each factor.
     """
-    if model.action.angles is None:
+    if not isinstance(model.action, BlockRotation):
         return None
-    n, angles = model.task.n, model.action.angles.detach().cpu().double().numpy()
-    modulus, confidence = infer_modulus(angles)
+    group = cast(Abelian, model.group)
+    angles = model.action.angles.detach().cpu().double().numpy().reshape(-1, len(group.periods))
+    factors = [_factor(angles[:, i], n, alone=not group.shape) for i, n in enumerate(group.periods)]
+
+    def told(name: str, *plane: int) -> Any:
+        values = [f[name][plane[0]] if plane else f[name] for f in factors]
+        return values if group.shape else values[0]
+
     centred = (prototypes - prototypes.mean(0)).cpu().double()
     energy = centred.square().unflatten(-1, (-1, 2)).sum((0, 2))
     energy = (energy / energy.sum().clamp(min=1e-300)).tolist()
-    harmonics, residuals = nearest_harmonics(angles, n)
-    own = nearest_harmonics(angles, modulus) if modulus else None
-    planes = [
-        {
-            "angle": float(angle % (2 * math.pi)),
-            "harmonic": int(harmonics[i]),
-            "residual": float(residuals[i]),
-            "inferred_harmonic": int(own[0][i]) if own else None,
-            "inferred_residual": float(own[1][i]) if own else None,
-            "energy": energy[i],
-        }
-        for i, angle in enumerate(angles)
-    ]
-    alike = indistinguishable([a for a, share in zip(angles, energy, strict=True) if share >= USED / len(angles)], n)
+    far = np.abs([f["residual"] for f in factors])  # [factors, planes]
+    settled = np.all(far <= SETTLED * math.pi / np.array(group.periods)[:, None], axis=0)
+    used = np.array(energy) >= USED / len(energy)
+    harmonics = torch.tensor([f["harmonic"] for f in factors], dtype=torch.float64).T[torch.from_numpy(used)]
+    alike = _alike(group, harmonics) if settled[used].all() else 1
+    names = ("angle", "harmonic", "residual", "inferred_harmonic", "inferred_residual")
     return {
-        "planes": planes,
+        "planes": [{**{name: told(name, i) for name in names}, "energy": share} for i, share in enumerate(energy)],
         "learned": model.action.learned_angles,
-        "modulus": modulus,
-        "confidence": float(confidence),
-        "settled": sum(abs(p["residual"]) <= SETTLED * math.pi / n for p in planes),
-        "frequencies": _frequencies(planes, n),
+        "modulus": told("modulus"),
+        "confidence": told("confidence"),
+        "settled": int(settled.sum()),
+        "frequencies": _frequencies(model.action, group, energy, far.max(0)),
         "alike": alike,
-        "distinguishable": n // alike,
+        "distinguishable": model.task.n // alike,
     }
 
 
-def _frequencies(planes: Sequence[dict[str, Any]], n: int) -> list[dict[str, Any]]:
-    """Planes by frequency, 0 to n / 2: how many, their share of the energy, their farthest angle's distance."""
-    groups: dict[int, list[dict[str, Any]]] = {}
-    for plane in planes:
-        groups.setdefault(abs(balanced(plane["harmonic"], n)), []).append(plane)
+def _factor(angles: np.ndarray, n: int, *, alone: bool) -> dict[str, Any]:
+    """The angles [planes] of one factor, the multiples of 2 pi / n next to them, and the same for the modulus that they
+    speak of. Beside other factors, planes that do not turn under this one say nothing of it."""
+    away = np.abs(np.remainder(angles + math.pi, 2 * math.pi) - math.pi)
+    modulus, confidence = infer_modulus(angles if alone else angles[away > NEAR])
+    harmonics, residuals = nearest_harmonics(angles, n)
+    own = [part.tolist() for part in nearest_harmonics(angles, modulus)] if modulus else [[None] * len(angles)] * 2
+    return {
+        "angle": (angles % (2 * math.pi)).tolist(),
+        "harmonic": harmonics.tolist(),
+        "residual": residuals.tolist(),
+        "inferred_harmonic": own[0],
+        "inferred_residual": own[1],
+        "modulus": modulus,
+        "confidence": float(confidence),
+    }
+
+
+def _alike(group: Abelian, harmonics: Tensor) -> int:
+    """How many elements turn no plane of these harmonics [planes, factors]: so many states look alike."""
+    share = group.elements.double().reshape(-1, len(group.periods)) / torch.tensor(group.periods)
+    turns = share @ harmonics.T
+    return int(((turns - turns.round()).abs() < 1e-6).all(1).sum())
+
+
+def _frequencies(action: BlockRotation, group: Abelian, energy: list[float], far: np.ndarray) -> list[dict[str, Any]]:
+    """Planes by frequency up to sign: how many, their share of the energy, their farthest angle's distance."""
+    parts = BlockRotation(action.angles, group=group).parts
+    planes = {part.irrep: sorted({dim // 2 for dim in part.dims}) for part in parts}
     return [
         {
-            "frequency": frequency,
+            "frequency": irrep.name if group.shape else int(irrep.name),
             "planes": len(members),
-            "energy": math.fsum(p["energy"] for p in members),
-            "residual": max(abs(p["residual"]) for p in members),
+            "energy": math.fsum(energy[i] for i in members),
+            "residual": float(far[members].max()),
         }
-        for frequency, members in sorted(groups.items())
+        for irrep, members in sorted(planes.items(), key=lambda item: item[0].frequency or ())
     ]
 
 
-def geometry(prototypes: Tensor) -> dict[str, Any]:
+def geometry(prototypes: Tensor, group: Group | None = None) -> dict[str, Any]:
     """Cosines of the prototypes [n, dim], and how circulant they are: 1 where they depend on y - x alone.
 
-    1 - |C - P| / |C|, P being C with every entry replaced by the mean over its y - x modulo n: the nearest circulant.
+    1 - |C - P| / |C|, P being C with every entry replaced by the mean over all with its y - x, the element that leads
+    from x to y: the nearest circulant. The group is the cycle of n unless given.
     """
     unit = torch.nn.functional.normalize(prototypes.cpu().double(), dim=1)
     cosines = unit @ unit.T
     n = len(cosines)
-    rows = torch.arange(n)
-    shift = (rows - rows[:, None]) % n
+    group, rows = group or Cyclic(n), torch.arange(n)
+    reached = group.apply(rows[:, None], group.elements)  # [x, element]
+    shift = torch.empty_like(reached).scatter_(1, reached, rows.expand(n, n))
     means = torch.zeros(n, dtype=torch.float64).scatter_add_(0, shift.flatten(), cosines.flatten()) / n
     distance = float((cosines - means[shift]).norm() / cosines.norm().clamp(min=1e-12))
     return {"circulant": 1 - distance, "cosines": cosines.tolist()}
 
 
-def law(model: Model, data: Latents) -> dict[str, float | None]:
-    """How well the latent action obeys the group, whatever the states are: errors over the spread of the latents.
-
-    composition: act(act(z, a), b) against act(z, a + b); commutation: against act(act(z, b), a), over all pairs of
-    elements. inverse: act(act(z, k), -k) against z, over all k but the identity; identity: act(z, 0) against z;
-    return: n times +1 against z.
-    """
-    group, z = model.group, data.z
-    all_k = elements(group)
-    spread = float((z - z.mean(0)).square().sum(1).mean())
-    once = {k: model.act(z, k) for k in all_k}
-
-    def error(pairs: Iterator[tuple[Tensor, Tensor]]) -> float | None:
-        return _ratio([_squared(a, b) for a, b in pairs], spread)
-
-    composition, commutation = [], []
-    for i, a in enumerate(all_k):
-        for b in all_k[i:]:
-            ab, ba = model.act(once[a], b), model.act(once[b], a)
-            direct = once[balanced(group.compose(a, b), group.n)]
-            composition += [_squared(ab, direct), _squared(ba, direct)] if a != b else [_squared(ab, direct)]
-            commutation += [_squared(ab, ba)] if a != b else []
-    around = z
-    for _ in range(group.n):
-        around = model.act(around, 1)
-    return {
-        "composition": _ratio(composition, spread),
-        "inverse": error((model.act(once[k], -k), z) for k in all_k if k != group.identity),
-        "identity": error(iter([(once[group.identity], z)])),
-        "commutation": _ratio(commutation, spread),
-        "return": error(iter([(around, z)])),
-    }
-
-
 def drift(model: Model, data: Latents, prototypes: Tensor) -> list[dict[str, Any]]:
-    """Accuracy, and squared distance to the right prototype over their spread, after 1 to 1,000 times +1."""
-    spread, z, rows = _spread(prototypes), data.z, []
+    """Accuracy, and squared distance to the right prototype over their spread, after 1 to 1,000 times +1, or the first
+    generator."""
+    spread, z, goal, rows = variance(prototypes), data.z, data.states, []
+    (k, *_) = steps(model.group)
     for step in range(1, max(STEPS) + 1):
-        z = model.act(z, 1)
+        z, goal = model.act(z, k), moved(model, goal, k)
         if step in STEPS:
-            goal = model.group.apply(data.states, step)
             right = int((model.classify(z) == goal).sum())
-            distance = _ratio([_squared(z, prototypes[goal])], spread)
+            distance = ratio([squared(z, prototypes[goal])], spread)
             rows.append({"steps": step, "accuracy": right / len(z), "distance": distance})
     return rows
 
@@ -198,8 +207,8 @@ def infer_accuracy(model: Model, split: Split, seed: int = 0) -> dict[str, Any]:
 
 def _infer_accuracy(model: Model, data: Latents, seed: int) -> dict[str, Any]:
     count = len(data.z)
-    steps = torch.randint(1, max(count, 2), (count,), generator=torch.Generator().manual_seed(seed))
-    other = ((torch.arange(count) + steps) % count).to(data.z.device)
+    ahead = torch.randint(1, max(count, 2), (count,), generator=torch.Generator().manual_seed(seed))
+    other = ((torch.arange(count) + ahead) % count).to(data.z.device)
     right = 0
     for rows in torch.arange(count, device=data.z.device).split(ROWS):
         k = model.infer_action(data.z[rows], data.z[other[rows]])
@@ -210,14 +219,8 @@ def _infer_accuracy(model: Model, data: Latents, seed: int) -> dict[str, Any]:
 def inspect_run(path: str | Path, data_dir: str | Path | None = None, device: str = "auto") -> dict[str, Any]:
     """Inspect a run on the test images of its own world, or of the images in `data_dir`."""
     run = Run(Path(path))
-    model = run.load(device)
-    name = run.config.world if data_dir is None or run.config.world == "emnist" else str(data_dir)
-    world = open_world(name, data_dir if name == "emnist" else None)
-    if (world.n, world.shape) != (model.task.n, model.task.shape):
-        both = ((world.n, world.shape), (model.task.n, model.task.shape))
-        given, wanted = (f"{n} states, {'x'.join(map(str, shape))}" for n, shape in both)
-        raise RequestError(f"{name} has {given} images; {run.path} was trained on {wanted}")
-    return {"run": str(path), "world": world.title, **inspect(model, world.test)}
+    model, world = run.load(device), world_of(run, data_dir)
+    return {"run": str(path), "world": world.title, **inspect(model, world)}
 
 
 def _prototypes(data: Latents, n: int) -> Tensor:
@@ -227,7 +230,8 @@ def _prototypes(data: Latents, n: int) -> Tensor:
 
 def _some(data: Latents, n: int) -> Latents:
     """The first images of each state."""
-    rows = torch.cat([(data.states == y).nonzero()[:EACH, 0] for y in range(n)])
+    each = min(EACH, math.ceil(LAW / n))
+    rows = torch.cat([(data.states == y).nonzero()[:each, 0] for y in range(n)])
     return Latents(data.z[rows], data.states[rows])
 
 
@@ -235,25 +239,10 @@ def _predictions(model: Model, data: Latents) -> Iterator[tuple[Tensor, Tensor]]
     """Predicted latents and the states they should show, for every image and every action but the identity."""
     for k in model.group.actions:
         for z, y in zip(data.z.split(ROWS), data.states.split(ROWS), strict=True):
-            yield model.act(z, k), model.group.apply(y, k)
+            yield model.act(z, k), moved(model, y, k)
 
 
 def _equivariance(model: Model, data: Latents, prototypes: Tensor) -> float | None:
     """E |act(z, k) - prototype(y + k)|^2 over E |prototype - their mean|^2, over all images and actions."""
-    squares = [_squared(predicted, prototypes[goal]) for predicted, goal in _predictions(model, data)]
-    return _ratio(squares, _spread(prototypes))
-
-
-def _spread(prototypes: Tensor) -> float:
-    return float((prototypes - prototypes.mean(0)).square().sum(1).mean())
-
-
-def _squared(a: Tensor, b: Tensor) -> tuple[float, int]:
-    """The sum of squared distances of rows, and their number."""
-    return float((a - b).square().sum()), len(a)
-
-
-def _ratio(squares: Sequence[tuple[float, int]], spread: float) -> float | None:
-    """The mean squared distance over a spread; None where a network's outputs have run away to infinity."""
-    ratio = math.fsum(s for s, _ in squares) / max(sum(c for _, c in squares) * spread, 1e-30)
-    return ratio if math.isfinite(ratio) else None
+    squares = [squared(predicted, prototypes[goal]) for predicted, goal in _predictions(model, data)]
+    return ratio(squares, variance(prototypes))

@@ -288,20 +288,23 @@ def judge(world: World, train_actions: Sequence[Element], test_actions: Sequence
     return kind(world, train_actions, test_actions)  # pyright: ignore[reportArgumentType]
 
 
-def evaluate_run(path: str | Path, data_dir: str | Path | None = None, device: str = "auto") -> dict[str, Any]:
-    """Evaluate a finished run again, as `result.json` was made: on its own world, or on the images in `data_dir`.
-
-    The images must have the world's shape and number of states.
-    """
-    run = Run(Path(path))
-    model = run.load(device)
+def world_of(run: Run, data_dir: str | Path | None = None) -> World:
+    """The world of a run, or the images in `data_dir`, which must have its shape and number of states."""
     config, facts = run.config, run.header["world"]
     name = config.world if data_dir is None or "emnist" in config.world else str(data_dir)
     world = open_world(name, data_dir if "emnist" in name else None)
     if (world.labels, list(world.shape)) != (facts["states"], facts["shape"]):
-        both = ((world.labels, world.shape), (model.task.n, model.task.shape))
+        both = ((world.labels, world.shape), (facts["states"], facts["shape"]))
         given, wanted = (f"{n} states, {'x'.join(map(str, shape))}" for n, shape in both)
         raise RequestError(f"{name} has {given} images; {run.path} was trained on {wanted}")
+    return world
+
+
+def evaluate_run(path: str | Path, data_dir: str | Path | None = None, device: str = "auto") -> dict[str, Any]:
+    """Evaluate a finished run again, as `result.json` was made: on its own world, or on the images in `data_dir`."""
+    run = Run(Path(path))
+    model = run.load(device)
+    config, facts, world = run.config, run.header["world"], world_of(run, data_dir)
     train, _ = world.hold_out(config.validation, torch.Generator().manual_seed(run.header["seed"]))
     train_actions, test_actions = action_sets(config, world.group, world.actions)
     measured = judge(world, train_actions, test_actions).test(model, train)

@@ -149,11 +149,12 @@ class Model(nn.Module):
         return "weak" if bool(used.any()) else "strict"
 
     def infer_action(self, z_from: Tensor, z_to: Tensor) -> Tensor:
-        """The action that leads from one latent to another: [..., dim] twice -> [...], -(n-1)/2 to n/2."""
+        """The action that leads from one latent to another: [..., dim] twice -> [..., *group.shape]."""
         return planning.infer_action(self.action, self.group, z_from, z_to)
 
-    def plan(self, z_from: Tensor, z_goal: Tensor, allowed: Sequence[int]) -> planning.Plan:
-        """The shortest sequence of allowed actions from one latent [dim] to another, acted out in latent space."""
+    def plan(self, z_from: Tensor, z_goal: Tensor, allowed: Sequence[Element | str]) -> planning.Plan:
+        """The shortest sequence of allowed actions, plain elements or words, from one latent [dim] to another, acted
+        out in latent space."""
         return planning.plan(self.action, self.group, z_from, z_goal, allowed)
 
 

@@ -15,13 +15,14 @@ from brojepa.errors import RequestError
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from brojepa.groups import Element
     from brojepa.models import Model
 
 BRIGHT = 0.5  # mean of pixels above which an image is on white
 
 
 def inspect(argv: list[str]) -> int:
-    """Read the algebra out of a run: its cycle, geometry and laws."""
+    """Read the algebra out of a run: its group, geometry and laws."""
     parser = Parser(prog="brojepa inspect", description=inspect.__doc__)
     parser.add_argument("run", metavar="RUN", help="a run directory")
     parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is, or other images of the same shape")
@@ -54,40 +55,34 @@ def infer(argv: list[str]) -> int:
     parser = _two_images("infer", infer.__doc__)
     args = parser.parse(argv)
     model, z, shown = _read(args)
-
-    from brojepa.groups import signed
-
-    k = int(model.infer_action(z[0], z[1]))
+    k = model.group.plain(model.infer_action(z[0], z[1]))
     if args.json:
-        print(json.dumps({"from": shown[0], "to": shown[1], "action": k}))
+        print(json.dumps({"from": shown[0], "to": shown[1], "action": _said(model, k)}))
         return 0
     _print_images(args, shown)
-    print(f"action {signed(k)}")
+    print(f"action {model.group.write(k)}")
     return 0
 
 
 def plan(argv: list[str]) -> int:
     """Plan the way from one image to another with allowed actions only."""
     parser = _two_images("plan", plan.__doc__)
-    parser.add_argument("--allowed", required=True, metavar="K,K,...", help="allowed actions, as in --allowed=+3,-4")
+    parser.add_argument(
+        "--allowed", required=True, metavar="K,K,...", help="allowed actions, as in --allowed=+3,-4 or r,s"
+    )
     args = parser.parse(join_negative(argv))
-    allowed = _actions(args.allowed)
     model, z, shown = _read(args)
-
-    from brojepa.groups import signed
-
-    way = model.plan(z[0], z[1], allowed)
-    names = _names(args.run)
-    states = [names[y] for y in model.classify(way.latents).tolist()]
+    way = model.plan(z[0], z[1], args.allowed.split(","))
+    states, write = _states(args.run, model, way.latents), model.group.write
     if args.json:
-        said = {"action": way.action, "actions": way.actions, "reached": way.reached, "distance": way.distance}
+        said = {"action": _said(model, way.action), "actions": [_said(model, k) for k in way.actions]}
+        said |= {"reached": way.reached, "distance": way.distance}
         print(json.dumps({"from": shown[0], "to": shown[1], **said, "states": states}))
         return 0
     _print_images(args, shown)
-    print(f"action {signed(way.action)}, in {len(way.actions)} step{'' if len(way.actions) == 1 else 's'}:")
-    print(f"  start  {states[0]}")
-    for k, state in zip(way.actions, states[1:], strict=True):
-        print(f"  {signed(k):>5}  {state}")
+    print(f"action {write(way.action)}, in {len(way.actions)} step{'' if len(way.actions) == 1 else 's'}:")
+    for word, state in zip(["start", *map(write, way.actions)], states, strict=True):
+        print(f"  {word:>5}  {state or ''}".rstrip())
     print(f"{'arrived' if way.reached else 'not arrived'}: {way.distance:.3f} of the goal latent's length away from it")
     return 0
 
@@ -102,7 +97,7 @@ def _two_images(name: str, description: str | None) -> Parser:
     return parser
 
 
-def _read(args: argparse.Namespace) -> tuple[Model, Tensor, list[str]]:
+def _read(args: argparse.Namespace) -> tuple[Model, Tensor, list[str | None]]:
     """The model, the latents [2, dim] of both images, and the names of the states they show."""
     import numpy as np
     import torch
@@ -117,8 +112,20 @@ def _read(args: argparse.Namespace) -> tuple[Model, Tensor, list[str]]:
         print(f"brojepa: the images are bright where the model's are dark: try {hint}", file=sys.stderr)
     with torch.no_grad():
         z = model.encode(images)
-    names = _names(args.run)
-    return model, z, [names[y] for y in model.classify(z).tolist()]
+    return model, z, _states(args.run, model, z)
+
+
+def _states(run: str, model: Model, z: Tensor) -> list[str | None]:
+    """The names of the states that latents [count, dim] show; None where the world has no labels."""
+    if model.classifier is None:
+        return [None] * len(z)
+    names = _names(run)
+    return [names[y] for y in model.classify(z).tolist()]
+
+
+def _said(model: Model, k: Element) -> int | str:
+    """An action in JSON: a cycle's is a number, another group's is written as --allowed reads it."""
+    return model.group.write(k) if model.group.shape or not isinstance(k, int) else k
 
 
 def _names(run: str) -> list[str]:
@@ -129,13 +136,7 @@ def _names(run: str) -> list[str]:
     return state_names(header["config"]["world"], header["world"]["states"])
 
 
-def _print_images(args: argparse.Namespace, shown: list[str]) -> None:
+def _print_images(args: argparse.Namespace, shown: list[str | None]) -> None:
     for path, state in zip(args.images, shown, strict=True):
-        print(f"{path} shows {state}")
-
-
-def _actions(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise RequestError(f"--allowed {text!r}: expected integers with commas, as in +3,-4") from None
+        if state is not None:
+            print(f"{path} shows {state}")

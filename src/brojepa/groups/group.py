@@ -125,13 +125,13 @@ class Group:
     example = ""
     """Words for a few elements, for error messages."""
 
-    def check(self, actions: Sequence[str | int], name: str) -> tuple[Element, ...]:
-        """The plain elements that words name, or an error if one is repeated or names none."""
+    def check(self, actions: Sequence[str | Element], name: str) -> tuple[Element, ...]:
+        """The plain elements that words (or plain elements) name, or an error if one is repeated or names none."""
         found = []
         for word in actions:
             try:
-                found.append(self.parse(word))
-            except (ValueError, TypeError):
+                found.append(self.parse(self.write(word) if isinstance(word, tuple) else word))
+            except (ValueError, TypeError, IndexError):
                 raise RequestError(f"{name}: {word} is no action of {self}, write them as in {self.example}") from None
         if len(set(found)) != len(found):
             raise RequestError(f"{name}: {','.join(map(self.write, found))} names an action twice, list each once")
