@@ -13,6 +13,7 @@ import pytest
 from brojepa import report
 from brojepa.cli import COMMANDS
 from brojepa.config import Config, words
+from brojepa.modulus import infer_modulus
 from brojepa.presets import PRESETS
 
 ROOT = Path(__file__).parent.parent
@@ -76,26 +77,62 @@ def test_links_flags_and_presets_in_the_documents_exist(path, cli):
 
 def test_numbers_in_the_table_are_those_of_the_committed_runs():
     """Each row of the README's table: preset (and flags), seeds, then seen, zero-shot, rollout, k-NN and the kind."""
-    runs: dict[str, list[dict]] = {}
-    for file in (ROOT / "results").rglob("result.json"):
-        header = json.loads((file.parent / "config.json").read_text())
-        base = header["preset"] or header["base"]
-        config = Config.from_dict(header["config"])
-        runs.setdefault(" ".join([base, *words(config, PRESETS[base])]), []).append(json.loads(file.read_text()))
+    runs = committed()
     rows = re.findall(r"^\| `([^`]+)` \|(.*)\|$", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert len(rows) >= 10
     for name, cells in rows:
-        seeds, *told, kind = [cell.strip() for cell in cells.split("|")][:6]
+        seeds, *accuracies, kind = [cell.strip() for cell in cells.split("|")][:6]
         assert len(runs[name]) == int(seeds), name
-        for metric, cell in zip(("seen", "zero_shot", "rollout", "knn"), told, strict=True):
-            values = [run["metrics"][metric] for run in runs[name]]
-            if None in values:
-                wanted = "-"
-            else:
-                spread = f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else ""
-                wanted = f"{statistics.mean(values):.4f}{spread}"
-            assert cell == wanted, (name, metric)
+        for metric, cell in zip(("seen", "zero_shot", "rollout", "knn"), accuracies, strict=True):
+            assert cell == told([run["metrics"][metric] for run in runs[name]], 4), (name, metric)
         assert {kind} == {run["zero_shot_kind"] for run in runs[name]}, name
+
+
+def committed() -> dict[str, list[dict]]:
+    """Results by preset and flags."""
+    runs: dict[str, list[dict]] = {}
+    for file in sorted((ROOT / "results").rglob("result.json")):
+        header = json.loads((file.parent / "config.json").read_text())
+        base = header["preset"] or header["base"]
+        name = " ".join([base, *words(Config.from_dict(header["config"]), PRESETS[base])])
+        runs.setdefault(name, []).append(json.loads(file.read_text()))
+    return runs
+
+
+def told(values: list[float | None], digits: int) -> str:
+    known = [v for v in values if v is not None]
+    if len(known) < len(values):
+        return "-"
+    spread = f" ± {statistics.stdev(known):.{digits}f}" if len(known) > 1 else ""
+    return f"{statistics.mean(known):.{digits}f}{spread}"
+
+
+def rows_between(page: str, mark: str) -> list[list[str]]:
+    text = (ROOT / "docs" / page).read_text().split(f"<!-- {mark} -->")[1].split(f"<!-- /{mark} -->")[0]
+    return [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in text.strip().splitlines()[2:]]
+
+
+def test_what_the_worlds_reach_is_what_the_committed_runs_reached():
+    runs, rows = committed(), rows_between("worlds.md", "reached")
+    assert {"torus/fast", "rotation/fast", "dihedral/fast", "pose/fast"} <= {row[0] for row in rows}
+    for name, seeds, seen, zero_shot, chance, *errors in rows:
+        done = runs[name]
+        assert len(done) == int(seeds), name
+        assert (seen, zero_shot) == tuple(told([r["metrics"][m] for r in done], 4) for m in ("seen", "zero_shot"))
+        assert chance == f"{done[0]['chance']:.4f}"
+        assert {r["zero_shot_kind"] for r in done} == {"strict"}
+        for part, cell in zip(("zero_shot", "off_grid", "ceiling"), errors, strict=True):
+            found = [((r.get("retrieval") or {}).get(part) or {}).get("median_error") for r in done]
+            assert cell == told(found, 1), (name, part)
+
+
+def test_the_cycles_told_are_those_of_the_committed_angles():
+    runs, rows = committed(), rows_between("algebra.md", "cycles")
+    assert len(rows) >= 2
+    for name, states, seeds, cycles in rows:
+        done = sorted(runs[name], key=lambda r: r["seed"])
+        assert (len(done), 1 / done[0]["chance"]) == (int(seeds), pytest.approx(int(states)))
+        assert cycles == ", ".join(str(infer_modulus(r["angles"])[0] or "none") for r in done)
 
 
 @pytest.mark.parametrize("number", [1, 2])

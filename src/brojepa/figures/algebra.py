@@ -97,7 +97,7 @@ def _moves(found: dict[str, Any]) -> list[Panel]:
             axes.scatter([row["degrees"] for row in rows], errors, s=16, color=style.BLUE)
             axes.set(xlabel="degrees that the action turns by", xlim=(0, 185))
         axes.set(ylabel="squared error / spread")
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.1 * max(errors, default=0) or 1)
         axes.set_title("equivariance error by action")
 
     return [moves]
