@@ -65,7 +65,7 @@ class CNN(nn.Module):
             raise RequestError(f"images of {shape[1]} x {shape[2]} are too small for the cnn: use --encoder mlp")
         self.dim = dim
         a, b, c, d = widths
-        pooled = [3 * side // min(shape[1:]) for side in shape[1:]]
+        pooled = tuple(3 * side // min(shape[1:]) for side in shape[1:])
         self.features = nn.Sequential(
             conv(shape[0], a, 4, 2), nn.BatchNorm2d(a), nn.ReLU(),
             conv(a, b, 3), nn.MaxPool2d(2, ceil_mode=True), nn.BatchNorm2d(b), nn.ReLU(),

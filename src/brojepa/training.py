@@ -128,7 +128,7 @@ class Training:
             theta = self.model.action.theta
             start = spectral.starting_angles(self.transitions, theta.numel(), self.generator)  # pyright: ignore[reportCallIssue]
             theta.data.copy_(start)  # pyright: ignore[reportCallIssue]
-        self.validation_draw = validation.draw(self.generator)
+        self.validation_draw: Any = validation.draw(self.generator)
         checked = min(len(validation), max(len(self.held), config.validation))
         self.validation_batch = validation.batch(self.validation_draw, 0, checked)
 

@@ -43,11 +43,8 @@ class Group:
     dtype: torch.dtype = torch.int64
     order: int | None = None
     marks: int
-
-    @property
-    def identity(self) -> Any:
-        """The element that does nothing."""
-        raise NotImplementedError
+    identity: Any
+    """The element that does nothing."""
 
     def compose(self, a: Any, b: Any) -> Any:
         """ab: b, then a."""

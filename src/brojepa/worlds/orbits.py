@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from brojepa.groups import Element, Group
-from brojepa.worlds.transitions import Batch
+from brojepa.worlds.transitions import Batch, Draw
 from brojepa.worlds.world import Split, World
 
 STAY = 0.9  # the chance that the next step of a walk repeats the action of the last: it gets somewhere
@@ -52,15 +52,6 @@ class Orbits(World):
         return (self.train, self.train) if self.views else super().hold_out(count, generator)
 
 
-@dataclass(frozen=True)
-class OrbitDraw:
-    """An epoch: the context thing [count], its pose [count, ...] and k [count, actions, ...]."""
-
-    context: Tensor
-    pose: Tensor
-    k: Tensor
-
-
 class OrbitTransitions:
     """Draws transitions of things in poses: the pose uniform over the group, k uniform over the actions or, with
     `every_action`, all of them; the target is the same thing in the pose that k leads to. With `walk` above 1, k are
@@ -76,7 +67,7 @@ class OrbitTransitions:
     def __len__(self) -> int:
         return max(len(self.split), self.world.views)
 
-    def draw(self, generator: torch.Generator) -> OrbitDraw:
+    def draw(self, generator: torch.Generator) -> Draw:
         count, device = len(self), self.split.images.device
         context = torch.randperm(count, generator=generator) % len(self.split)
         pose = self.group.sample(count, generator)
@@ -88,9 +79,10 @@ class OrbitTransitions:
             turns[:, 0] = True
             last = (turns * torch.arange(self.walk)).cummax(1).values  # the step at which the action was last drawn
             k = self.actions[which.gather(1, last)]
-        return OrbitDraw(context.to(device), pose.to(device), k.to(device))
+        return Draw(context.to(device), k.to(device), pose=pose.to(device))
 
-    def batch(self, draw: OrbitDraw, start: int, stop: int) -> Batch:
+    def batch(self, draw: Draw, start: int, stop: int) -> Batch:
+        assert draw.pose is not None
         things, pose, k = self.split[draw.context[start:stop]], draw.pose[start:stop], draw.k[start:stop]
         reached = self.group.compose(k, pose[:, None]) if self.walk == 1 else self._along(pose, k)
         again = torch.arange(len(things), device=k.device).repeat_interleave(k.shape[1])

@@ -32,12 +32,13 @@ class Batch:
 @dataclass(frozen=True)
 class Draw:
     """An epoch as indices: context [count], k [count, actions, ...], target [count, actions], offsets of the shifts,
-    0 to 2 * shift: [count, 1 + actions, 2], the context's first."""
+    0 to 2 * shift: [count, 1 + actions, 2], the context's first; in a world of poses the context's, [count, ...]."""
 
     context: Tensor
     k: Tensor
-    target: Tensor | None
-    offset: Tensor | None
+    target: Tensor | None = None
+    offset: Tensor | None = None
+    pose: Tensor | None = None
 
 
 class Transitions:
