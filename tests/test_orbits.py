@@ -287,6 +287,23 @@ def test_a_torus_trains_on_its_generators_and_is_measured_on_the_rest(cli, tiny,
     assert result["metrics"]["zero_shot"] > 0.75 > 6 * result["chance"]
 
 
+def test_the_angles_of_a_torus_can_be_learned(cli, tiny, tmp_path):
+    words = ["--encoder", "mlp", "--latent", "16", "--action", "mfr-learned", "--epochs", "2", "--quiet"]
+    outcome = cli("train", "torus/fast", "--world", f"torus:{tiny},{tiny}", *words, "--out", str(tmp_path))
+    assert outcome.code == 0, outcome.err
+    (path,) = tmp_path.glob("torus-*/*/seed-0")
+    start, end = (np.array(row["angles"]) for row in (Run(path).metrics[0], Run(path).metrics[1]))
+    assert end.shape == (8, 2)
+    assert (start != end).all(), "both factors of every plane"
+    found = Run(path).load("cpu").inspect(open_world(f"torus:{tiny},{tiny}"))
+    assert len(found["rotation"]["planes"]) == 8
+
+
+def test_a_digit_and_a_letter_are_a_torus_of_their_own_cycles(letters):
+    world = open_world("torus:mnist:0-1,emnist", letters)
+    assert (str(world.group), world.shape, world.n) == ("Z2xZ26", (1, 28, 56), 52)
+
+
 def test_objects_in_space_train_and_are_measured(cli, tmp_path, monkeypatch):
     for name, value in {"OBJECTS": 2, "VIEWS": 64, "SIZE": 12, "GRID": 40, "TURNS": 5, "STARTS": 2}.items():
         monkeypatch.setattr(made, name, value)

@@ -23,7 +23,7 @@ from brojepa.encoders import ENCODERS, Pixels
 from brojepa.errors import RequestError
 from brojepa.groups import Abelian, Cyclic, Element, Group, parse
 from brojepa.targets import BatchMean, Relaxed, Sampled, SlowCopy, Target
-from brojepa.worlds import Batch, World
+from brojepa.worlds import Batch, Split, World
 
 CHUNK = 1000  # images encoded at once outside training
 
@@ -147,6 +147,12 @@ class Model(nn.Module):
             return "none"
         used = self.actions_used[self.group.mark(self.group.tensor(test_actions).to(self.device))]
         return "weak" if bool(used.any()) else "strict"
+
+    def inspect(self, data: Split | World) -> dict[str, Any]:
+        """What algebra the model has learned, measured on images of its world: see `brojepa.inspect`."""
+        from brojepa.algebra import inspect  # which measures models, so it cannot come first
+
+        return inspect(self, data)
 
     def infer_action(self, z_from: Tensor, z_to: Tensor) -> Tensor:
         """The action that leads from one latent to another: [..., dim] twice -> [..., *group.shape]."""
