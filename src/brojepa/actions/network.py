@@ -1,0 +1,121 @@
+"""The unconstrained latent action, a network that reads the latent and an embedding of the action."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from brojepa.actions.latent import LatentAction
+from brojepa.errors import RequestError, unknown
+from brojepa.groups import Cyclic, Group
+
+
+class Additive(nn.Module):
+    """k -> k v with one learned vector v, so that the embedding of +3 is three times that of +1; where an action has
+    several coordinates (two digits, a turn of space), a vector for each."""
+
+    def __init__(self, group: Group, dim: int) -> None:
+        super().__init__()
+        count = group.coordinates(torch.as_tensor(group.identity)).shape[-1]
+        self.v = nn.Parameter(torch.randn(*((count,) if count > 1 else ()), dim))
+
+    def forward(self, k: Tensor) -> Tensor:
+        return k * self.v if self.v.ndim == 1 else k @ self.v
+
+
+class Lookup(nn.Module):
+    """A learned vector for each action -(n-1)..(n-1); rows of unseen actions are never trained."""
+
+    def __init__(self, group: Cyclic, dim: int) -> None:
+        super().__init__()
+        self.group, self.table = group, nn.Embedding(group.marks, dim)
+
+    def forward(self, k: Tensor) -> Tensor:
+        return self.table(self.group.mark(k[..., 0].round().long()))
+
+
+class Linear(nn.Module):
+    """The number k through a small network."""
+
+    def __init__(self, group: Cyclic, dim: int) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(1, dim), nn.ReLU(), nn.Linear(dim, dim))
+
+    def forward(self, k: Tensor) -> Tensor:
+        return self.net(k)
+
+
+def fourier_features(x: Tensor) -> Tensor:
+    """sin x, cos x, sin 2x, cos 2x: [...] -> [..., 4]."""
+    return torch.stack((x.sin(), x.cos(), (2 * x).sin(), (2 * x).cos()), -1)
+
+
+class Fourier(nn.Module):
+    """sin k, cos k, sin 2k, cos 2k, projected."""
+
+    def __init__(self, group: Cyclic, dim: int) -> None:
+        super().__init__()
+        self.project = nn.Linear(4, dim)
+
+    def forward(self, k: Tensor) -> Tensor:
+        return self.project(fourier_features(k[..., 0]))
+
+
+class Hybrid(nn.Module):
+    """A learned vector for the sign of k beside Fourier features of its magnitude."""
+
+    def __init__(self, group: Cyclic, dim: int) -> None:
+        super().__init__()
+        self.sign, self.project = nn.Embedding(3, dim // 2), nn.Linear(4, dim - dim // 2)
+
+    def forward(self, k: Tensor) -> Tensor:
+        k = k[..., 0]
+        sign = self.sign(k.sign().long() + 1)
+        return torch.cat((sign, self.project(fourier_features(k.abs()))), -1)
+
+
+EMBEDDINGS = {"additive": Additive, "lookup": Lookup, "linear": Linear, "fourier": Fourier, "hybrid": Hybrid}
+
+
+class MLPAction(LatentAction):
+    """The unconstrained latent action: an MLP (two hidden layers of 256) reads z and an embedding of k.
+
+    Args:
+        dim: latent dimension read; `out_dim` the one written, the same unless given.
+        group: of the actions, or the number of states of a cycle.
+        embedding: additive for every group; lookup, linear, fourier or hybrid for cycles.
+        scale: k is multiplied by this before it is embedded (lookup aside): 1 in the paper; 2 pi / n makes
+            the Fourier features periodic in n.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        group: Group | int,
+        embedding: str = "additive",
+        *,
+        out_dim: int | None = None,
+        hidden: int = 256,
+        embedding_dim: int = 32,
+        scale: float = 1.0,
+    ) -> None:
+        super().__init__()
+        if embedding not in EMBEDDINGS:
+            raise unknown("action embedding", embedding, EMBEDDINGS)
+        self.group = Cyclic(group) if isinstance(group, int) else group
+        if embedding != "additive" and not isinstance(self.group, Cyclic):
+            raise RequestError(f"the {embedding} embedding is for cycles, not for {self.group}: use additive")
+        self.dim, self.out_dim = dim, out_dim or dim
+        self.scale = 1.0 if embedding == "lookup" else scale
+        self.embedding = EMBEDDINGS[embedding](self.group, embedding_dim)
+        self.net = nn.Sequential(
+            nn.Linear(dim + embedding_dim, hidden), nn.ReLU(),
+            nn.Linear(hidden, hidden), nn.ReLU(),
+            nn.Linear(hidden, self.out_dim),
+        )  # fmt: skip
+
+    def act(self, z: Tensor, k: Tensor | int) -> Tensor:
+        k = self.group.coordinates(torch.as_tensor(k, device=z.device))
+        shape = torch.broadcast_shapes(z.shape[:-1], k.shape[:-1])
+        e = self.embedding(k * self.scale).expand(*shape, -1)
+        return self.net(torch.cat((z.expand(*shape, -1), e), -1))
