@@ -4,8 +4,8 @@ JEPA world models whose latent action is a block rotation, after *BRo-JEPA: Lear
 Latent Space*, with every baseline of the paper.
 
 >>> import brojepa
->>> sorted(brojepa.PRESETS)[:2]
-['emnist/bro-mlp-mfr-fixed', 'emnist/bro-mlp-mfr-learned']
+>>> sorted(name for name in brojepa.PRESETS if name.endswith("/fast"))[:3]
+['dihedral/fast', 'emnist/fast', 'mnist/fast']
 """
 
 from __future__ import annotations
