@@ -11,7 +11,7 @@ from helpers import TASK, blobs, checked, model
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brojepa import evaluation
+from brojepa import evaluation, neighbours
 from brojepa.evaluation import (
     Latents,
     accuracy,
@@ -21,11 +21,11 @@ from brojepa.evaluation import (
     evaluate,
     evaluating,
     knn_accuracy,
-    knn_classify,
     rollout_accuracy,
     spread,
 )
 from brojepa.models import Task
+from brojepa.neighbours import Neighbours
 
 N = TASK.n
 
@@ -112,6 +112,10 @@ def test_rollout_is_undefined_where_it_has_no_meaning(small):
 # Nearest neighbours
 
 
+def look_up(query: torch.Tensor, data: Latents) -> torch.Tensor:
+    return Neighbours(data.z, data.states, N).classify(query)
+
+
 def vote_by_sorting(query: torch.Tensor, data: Latents, n: int) -> list[int]:
     """All cosines, sorted; the 20 best vote with exp(cosine / 0.07)."""
     z, found = data.z.double().numpy(), []
@@ -128,24 +132,26 @@ def vote_by_sorting(query: torch.Tensor, data: Latents, n: int) -> list[int]:
 @pytest.mark.parametrize("size", [1, 7, 19, 20, 21, 127, 128, 129, 700, 3000])
 def test_knn_is_the_vote_of_a_full_sort(size):
     data, query = latents(size, seed=1), latents(40, seed=2).z
-    assert knn_classify(query, data, N).tolist() == vote_by_sorting(query, data, N)
+    assert look_up(query, data).tolist() == vote_by_sorting(query, data, N)
 
 
 @checked
-@given(st.integers(1, 90), st.integers(1, 9), st.integers(1, 60), st.integers(0, 99))
-def test_knn_depends_on_no_group_or_chunk_size(size, group, similarities, seed):
+@given(st.integers(1, 90), st.integers(1, 9), st.integers(1, 4), st.integers(1, 60), st.booleans(), st.integers(0, 99))
+def test_knn_depends_on_no_group_or_chunk_size(size, group, tile, rows, apart, seed):
     data, query = latents(size, dim=3, seed=seed), latents(6, dim=3, seed=seed + 1).z
+    if apart:  # states far from one another: most votes are known from the groups
+        query, data = query + 1, Latents(data.z + 9 * torch.eye(N, 3)[data.states], data.states)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluation, "GROUP", group)
-        patch.setattr(evaluation, "SIMILARITIES", similarities)
-        assert knn_classify(query, data, N).tolist() == vote_by_sorting(query, data, N)
+        for name, value in {"GROUP": group, "TILE": tile, "ROWS": rows, "GATHERED": 7 * rows}.items():
+            patch.setattr(neighbours, name, value)
+        assert look_up(query, data).tolist() == vote_by_sorting(query, data, N)
 
 
 def test_padding_never_votes_even_where_every_similarity_is_negative():
     data = latents(130, seed=3)
     data = Latents(data.z.abs() + 0.1, data.states)
     query = -latents(30, seed=4).z.abs() - 0.1
-    assert knn_classify(query, data, N).tolist() == vote_by_sorting(query, data, N)
+    assert look_up(query, data).tolist() == vote_by_sorting(query, data, N)
 
 
 def test_neighbours_crowded_into_one_group_are_all_found():
@@ -153,13 +159,21 @@ def test_neighbours_crowded_into_one_group_are_all_found():
     data = latents(3000, seed=5)
     query = latents(1, seed=6).z
     data.z[256:316] = query + 0.05 * data.z[256:316]
-    assert knn_classify(query, data, N).tolist() == vote_by_sorting(query, data, N)
+    assert look_up(query, data).tolist() == vote_by_sorting(query, data, N)
+
+
+def test_where_states_lie_apart_no_neighbour_is_looked_at(monkeypatch):
+    data, query = latents(3000, seed=1), latents(40, seed=2)
+    data, query = (Latents(0.1 * d.z + torch.eye(N, 8)[d.states], d.states) for d in (data, query))
+    monkeypatch.setattr(neighbours, "GROUP", 8)
+    monkeypatch.setattr(Neighbours, "_look", lambda *_: pytest.fail("the vote was known"))
+    assert torch.equal(look_up(query.z, data), query.states)
 
 
 def test_knn_ignores_the_length_of_latents():
     data, query = latents(200, seed=1), latents(40, seed=2).z
     stretched = Latents(data.z * torch.rand(200, 1, generator=torch.Generator().manual_seed(0)).add(0.1), data.states)
-    assert torch.equal(knn_classify(query, data, N), knn_classify(3 * query, stretched, N))
+    assert torch.equal(look_up(query, data), look_up(3 * query, stretched))
 
 
 def test_knn_accuracy_looks_predictions_up_in_the_bank(small):
@@ -286,7 +300,7 @@ def test_evaluation_does_not_depend_on_chunk_sizes(world, monkeypatch):
     actions = m.group.actions
     whole = evaluate(m, world.train, world.test, (-1, 1), [k for k in actions if abs(k) > 1])
     monkeypatch.setattr(evaluation, "ROWS", 7)
-    monkeypatch.setattr(evaluation, "SIMILARITIES", 333)
-    monkeypatch.setattr(evaluation, "GROUP", 5)
+    for name, value in {"ROWS": 5, "GROUP": 3, "TILE": 2, "GATHERED": 333}.items():
+        monkeypatch.setattr(neighbours, name, value)
     monkeypatch.setattr("brojepa.models.CHUNK", 11)
     assert evaluate(m, world.train, world.test, (-1, 1), [k for k in actions if abs(k) > 1]) == whole

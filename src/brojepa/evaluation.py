@@ -19,14 +19,12 @@ from torch import Tensor
 from brojepa.errors import RequestError
 from brojepa.groups import Element
 from brojepa.models import Model, Supervised, action_sets
+from brojepa.neighbours import Neighbours
 from brojepa.retrieval import ByModel, ByPixels, retrieve
 from brojepa.runs import Run
 from brojepa.worlds import Batch, Orbits, Split, World, open_world
 
-NEIGHBOURS, TEMPERATURE = 20, 0.07
 ROWS = 4096  # latents acted on and classified at once
-SIMILARITIES = 2**22  # entries of the query-by-bank matrix held at once
-GROUP = 128  # bank entries whose best similarity stands for them in the search
 
 
 @dataclass(frozen=True)
@@ -94,38 +92,13 @@ def bank(model: Model, data: Latents, actions: Sequence[Element]) -> Latents:
     return Latents(torch.cat(z), torch.cat([moved(model, data.states, k) for k in actions]))
 
 
-def knn_classify(query: Tensor, bank: Latents, n: int) -> Tensor:
-    """States by a vote of the 20 nearest in the bank by cosine, weighted exp(cosine / 0.07): [count].
-
-    The search is exact: the 20 nearest lie in the 20 groups of the bank with the best members, so only those
-    groups are looked into."""
-    z = torch.nn.functional.normalize(bank.z, dim=1)
-    padding = -len(z) % GROUP
-    z = torch.cat((z, z.new_zeros(padding, z.shape[1])))
-    near = min(NEIGHBOURS, len(bank.z))
-    votes = []
-    for rows in torch.nn.functional.normalize(query, dim=1).split(max(1, SIMILARITIES // len(z))):
-        similarity = rows @ z.T
-        if padding:
-            similarity[:, -padding:] = -2
-        groups = similarity.unflatten(1, (-1, GROUP))
-        best = groups.amax(2).topk(min(near, groups.shape[1]), dim=1).indices
-        inside = groups.gather(1, best[..., None].expand(-1, -1, GROUP)).flatten(1)
-        top, place = inside.topk(near, dim=1)
-        index = best.gather(1, place // GROUP) * GROUP + place % GROUP
-        vote = rows.new_zeros(len(rows), n).scatter_add_(1, bank.states[index], (top / TEMPERATURE).exp())
-        votes.append(vote.argmax(1))
-    return torch.cat(votes)
-
-
 def knn_accuracy(model: Model, data: Latents, bank: Latents, actions: Sequence[Element]) -> float | None:
     if not actions:
         return None
-    right = 0
+    right, neighbours = 0, Neighbours(bank.z, bank.states, model.task.n)
     for k in actions:
         for z, y in zip(data.z.split(ROWS), data.states.split(ROWS), strict=True):
-            found = knn_classify(model.act(z, k), bank, model.task.n)
-            right += int((found == moved(model, y, k)).sum())
+            right += int((neighbours.classify(model.act(z, k)) == moved(model, y, k)).sum())
     return right / (len(data.z) * len(actions))
 
 

@@ -1,0 +1,69 @@
+"""The vote of the nearest neighbours by cosine: exact, in bounded memory, and mostly without looking at neighbours.
+
+The bank lies sorted by state and cut into groups of one state each. A product of queries and bank, tile by tile, gives
+the best member of every group. The 20 nearest lie in the 20 groups with the best members; where these groups all show
+one state, so do the 20 nearest, and the vote is known. Only for the other queries are members looked at.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+NEIGHBOURS, TEMPERATURE = 20, 0.07
+ROWS = 1024  # queries at once
+GROUP = 32  # bank entries whose best similarity stands for them
+TILE = 32  # groups at once: ROWS times TILE groups fit into a core's cache
+GATHERED = 2**22  # entries of the bank's latents gathered at once for doubtful queries
+
+
+class Neighbours:
+    """A bank to look latents up in: z [count, dim], states [count] from 0 to n - 1.
+
+    A state fills whole groups; what its last one lacks is a member again, which changes no group's best."""
+
+    def __init__(self, z: Tensor, states: Tensor, n: int) -> None:
+        sizes = torch.bincount(states, minlength=n)
+        room = (sizes + GROUP - 1) // GROUP * GROUP
+        self.states = torch.arange(n, device=states.device).repeat_interleave(room)
+        place = torch.arange(len(self.states), device=states.device) - (room.cumsum(0) - room)[self.states]
+        size = sizes[self.states]
+        members = (sizes.cumsum(0) - sizes)[self.states] + torch.minimum(place, size - 1)
+        self.z = F.normalize(z, dim=1)[states.argsort(stable=True)[members]]
+        self.again, self.n, self.count = place >= size, n, len(z)
+        self.shown = self.states[::GROUP]
+
+    def classify(self, query: Tensor) -> Tensor:
+        """States by a vote of the 20 nearest, weighted exp(cosine / 0.07): latents [count, dim] -> [count]."""
+        return torch.cat([self._vote(rows) for rows in F.normalize(query, dim=1).split(ROWS)])
+
+    def _vote(self, rows: Tensor) -> Tensor:
+        near = min(NEIGHBOURS, self.count)
+        best = self._best_of_groups(rows)
+        groups = best.topk(min(near, best.shape[1]), dim=1, sorted=False).indices
+        shown = self.shown[groups]
+        state = shown[:, 0]
+        agreed = (shown == state[:, None]).all(1) & (groups.shape[1] == near)
+        doubtful = (~agreed).nonzero()[:, 0]
+        some = max(1, GATHERED // (groups.shape[1] * GROUP * rows.shape[1]))
+        votes = [self._look(rows[part], groups[part], near) for part in doubtful.split(some) if len(part)]
+        return state.index_copy(0, doubtful, torch.cat([state[:0], *votes]))
+
+    def _best_of_groups(self, rows: Tensor) -> Tensor:
+        """The highest cosine within each group: [rows, groups]."""
+        best = rows.new_empty(len(rows), len(self.shown))
+        room = rows.new_empty(len(rows) * TILE * GROUP)
+        for start in range(0, len(self.shown), TILE):
+            bank = self.z[start * GROUP : (start + TILE) * GROUP]
+            cosine = torch.mm(rows, bank.T, out=room[: len(rows) * len(bank)].view(len(rows), -1))
+            torch.amax(cosine.unflatten(1, (-1, GROUP)), 2, out=best[:, start : start + TILE])
+        return best
+
+    def _look(self, rows: Tensor, groups: Tensor, near: int) -> Tensor:
+        """The vote among all members of some groups, [rows, few]."""
+        members = (groups[..., None] * GROUP + torch.arange(GROUP, device=groups.device)).flatten(1)
+        cosine = torch.bmm(self.z[members], rows[..., None])[..., 0]
+        top, place = cosine.masked_fill(self.again[members], -2).topk(near, dim=1)
+        states = self.states[members.gather(1, place)]
+        return rows.new_zeros(len(rows), self.n).scatter_add_(1, states, (top / TEMPERATURE).exp()).argmax(1)
