@@ -55,6 +55,9 @@ def test_a_choice_outside_its_list_is_refused_with_the_list_or_the_nearest(name)
     *((name, 0.0, f"{flag(name)} must be above 0, got 0.0") for name in RATES),
     *((name, -1e-3, f"{flag(name)} must be above 0, got -0.001") for name in RATES),
     ("ema_decay", 1.0, r"--ema-decay must be in \[0, 1\), got 1.0"),
+    ("warp", -0.1, r"--warp must be in \[0, 0.5\], got -0.1"),
+    ("warp", 0.6, r"--warp must be in \[0, 0.5\], got 0.6"),
+    ("width", 2, "--width 2 is for --encoder cnn, got --encoder mlp"),
     ("ema_decay", -0.1, r"--ema-decay must be in \[0, 1\), got -0.1"),
     ("train_actions", (), "--train-actions is empty"),
     ("train_actions", None, "--train-actions: expected a list of actions, got None"),
@@ -161,7 +164,7 @@ def test_a_config_survives_json_and_its_hash_tells_it_from_others(one, two):
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_every_knob_counts_in_the_hash(name):
-    start = Config(action="additive", method="jepa")
+    start = Config(action="additive", method="jepa", encoder="cnn")
     if options(name):
         other = next(o for o in options(name) if o != getattr(start, name) and o != "relaxed")
     elif "actions" in name:

@@ -29,7 +29,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "learned-ema": {"action": "mfr-learned"},
     "cnn-mean": {
         "encoder": "cnn", "action": "mfr-learned", "target": "mean", "target_encoder": "stop-gradient", "shift": 1,
-        "every_action": True, "schedule": "one-cycle", "checkpoint": "last",
+        "warp": 0.1, "width": 2, "every_action": True, "schedule": "one-cycle", "checkpoint": "last",
     },
     "relaxed": {"target": "relaxed", "every_action": True, "shift": 2, "schedule": "one-cycle"},
     "supervised": {"method": "supervised", "action": "sfr-learned"},

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from brojepa.errors import RequestError
-from brojepa.worlds.turning import flip_turn, turn
+from brojepa.worlds.turning import flip_turn, turn, warp
 
 angles = st.floats(-20, 20)
 sides = st.integers(1, 9)
@@ -47,6 +47,21 @@ def by_numpy(image: np.ndarray, radians: float) -> np.ndarray:
                     if 0 <= row < h and 0 <= column < w:
                         turned[i, j] += image[row, column] * (1 - abs(v - row)) * (1 - abs(u - column))
     return turned
+
+
+def warped_by_numpy(image: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """One square channel in float64: each pixel taken, bilinearly, from where the matrix puts it."""
+    size = len(image)
+    middle = (size - 1) / 2
+    warped = np.zeros((size, size))
+    for i in range(size):
+        for j in range(size):
+            u, v = matrix @ (j - middle, i - middle) + middle
+            for row in (math.floor(v), math.floor(v) + 1):
+                for column in (math.floor(u), math.floor(u) + 1):
+                    if 0 <= row < size and 0 <= column < size:
+                        warped[i, j] += image[row, column] * (1 - abs(v - row)) * (1 - abs(u - column))
+    return warped
 
 
 def centre_of_mass(images: Tensor) -> complex:
@@ -154,3 +169,27 @@ def test_what_cannot_be_turned_is_refused():
         flip_turn(noise(2, 1, 8, 8), one, one[:1])
     with pytest.raises(RequestError, match=r"8 x 9.*square"):
         flip_turn(noise(2, 1, 8, 9), one, one)
+
+
+# Linear maps
+
+
+@checked
+@given(st.integers(2, 9), st.lists(st.floats(-1.5, 1.5), min_size=4, max_size=4))
+def test_warp_is_the_numpy_formula(size, entries):
+    image, matrix = noise(1, 2, size, size), torch.tensor(entries).view(1, 2, 2)
+    for channel, got in zip(image[0], warp(image, matrix)[0], strict=True):
+        assert np.allclose(got, warped_by_numpy(channel.numpy(), matrix[0].double().numpy()), atol=0.05)
+
+
+def test_each_image_is_warped_by_its_own_map_and_the_unit_map_leaves_it():
+    images = noise(3, 1, 8, 8)
+    maps = torch.stack((torch.eye(2), -torch.eye(2), torch.eye(2).flip(0)))
+    assert torch.allclose(warp(images, maps), torch.cat((
+        images[:1], images[1:2].rot90(2, (2, 3)), images[2:].mT
+    )).float(), atol=0.01)  # fmt: skip
+
+
+def test_a_warp_needs_a_map_for_every_image():
+    with pytest.raises(RequestError, match="one element each"):
+        warp(noise(3, 1, 8, 8), torch.eye(2).expand(2, 2, 2))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from brojepa.errors import MissingData, RequestError
 from brojepa.groups import Cyclic
-from brojepa.worlds import Split, Transitions, World, cache_dir, idx, known_split, open_world
+from brojepa.worlds import Split, Transitions, World, cache_dir, idx, known_split, open_world, turning
 from brojepa.worlds.sources import BUNDLED, EMNIST, MNIST
 
 OFFICIAL = {  # sha256 of the unpacked files of MNIST as published
@@ -566,3 +566,25 @@ def test_without_shift_images_are_untouched(numbered: Split) -> None:
     draw = transitions.draw(seeded(0))
     batch = transitions.batch(draw, 10, 20)
     assert torch.equal(batch.images, numbered.images[draw.context[10:20]])
+
+
+@pytest.mark.parametrize("with_targets", [True, False])
+def test_warps_are_drawn_near_the_unit_map_for_every_image(with_targets: bool) -> None:
+    images = torch.randint(256, (40, 1, 6, 6), dtype=torch.uint8, generator=seeded(0))
+    split = Split(images, torch.arange(40) % 4)
+    transitions = Transitions(
+        split, Cyclic(4), (-1, 1), every_action=True, with_targets=with_targets, shift=1, warp=0.2
+    )
+    draw = transitions.draw(seeded(1))
+    assert draw.warp is not None
+    assert draw.warp.shape == (40, 3 if with_targets else 1, 2, 2)
+    away = (draw.warp - torch.eye(2)).abs()
+    assert 0.15 < float(away.max()) <= 0.2
+    assert torch.equal(draw.warp, transitions.draw(seeded(1)).warp)
+    batch = transitions.batch(draw, 3, 9)
+    plain = Transitions(split, Cyclic(4), (-1, 1), every_action=True, with_targets=with_targets, shift=1)
+    unwarped = plain.batch(draw.__class__(draw.context, draw.k, draw.target, draw.offset), 3, 9)
+    assert torch.equal(batch.images, turning.warp(unwarped.images, draw.warp[3:9, 0]))
+    if with_targets:
+        assert batch.targets is not None
+        assert torch.equal(batch.targets, turning.warp(unwarped.targets, draw.warp[3:9, 1:].flatten(0, 1)))

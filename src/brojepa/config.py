@@ -46,6 +46,7 @@ class Config:
 
     method: Literal["jepa", "supervised"] = knob("jepa", "regress latents, or classify the next state", "model")
     encoder: Literal["mlp", "cnn", "resnet18"] = knob("mlp", "image -> latent")
+    width: int = knob(1, "channels of the cnn, as a multiple of 24, 48, 96 and 96")
     latent: int = knob(64, "latent dimension; even for rotations")
     standardise: bool = knob(False, "end the encoder with a batch norm: latents of mean 0 and variance 1")
     normalise: bool = knob(
@@ -97,6 +98,9 @@ class Config:
     every_action: bool = knob(False, "apply every training action to every context image, not one drawn at random")
     walk: int = knob(1, "training actions in a row from each context, in a world of poses; every step is predicted")
     shift: int = knob(0, "augmentation: move each training image by up to this many pixels")
+    warp: float = knob(
+        0.0, "augmentation: turn, stretch and shear each by a random linear map, 1 plus entries up to this"
+    )
     lr: float = knob(1e-4, "learning rate of AdamW (its peak for one-cycle)")
     weight_decay: float = knob(0.01, "weight decay of AdamW; never on angles")
     angle_lr: float = knob(1.0, "learning rate of learned angles, as a multiple of lr")
@@ -108,7 +112,7 @@ class Config:
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             object.__setattr__(self, f.name, _typed(f.name, getattr(self, f.name)))
-        for name in ("latent", "epochs", "batch_size", "validation", "walk"):
+        for name in ("width", "latent", "epochs", "batch_size", "validation", "walk"):
             self._at_least(name, 2 if name in ("batch_size", "latent") else 1)
         for name in ("relax_steps", "shift", "invariance", "variance", "covariance", "consistency", "weight_decay"):
             self._at_least(name, 0)
@@ -126,6 +130,10 @@ class Config:
                 f"actions {named} are in --train-actions and --test-actions: "
                 "an action trained on cannot be zero-shot, take it out of one"
             )
+        if not 0 <= self.warp <= 0.5:
+            raise RequestError(f"--warp must be in [0, 0.5], got {self.warp}: 0.1 turns by up to about 6 degrees")
+        if self.width > 1 and self.encoder != "cnn":
+            raise RequestError(f"--width {self.width} is for --encoder cnn, got --encoder {self.encoder}")
         if self.irreps and self.action != "mfr-fixed":
             raise RequestError(f"--irreps {self.irreps!r} is for --action mfr-fixed, got --action {self.action}")
         if self.walk > 1 and self.every_action:

@@ -55,16 +55,14 @@ def conv(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
 
 class CNN(nn.Module):
     """A 4x4 stride-2 stem and three 3x3 convolutions with batch norm, pooled to 3x3 (more along a longer side) and
-    projected."""
+    projected. Channels are 24, 48, 96 and 96, times `width`."""
 
-    def __init__(
-        self, shape: Shape, dim: int, standardise: bool = False, widths: tuple[int, int, int, int] = (24, 48, 96, 96)
-    ) -> None:
+    def __init__(self, shape: Shape, dim: int, standardise: bool = False, width: int = 1) -> None:
         super().__init__()
         if min(shape[1:]) < 2:
             raise RequestError(f"images of {shape[1]} x {shape[2]} are too small for the cnn: use --encoder mlp")
         self.dim = dim
-        a, b, c, d = widths
+        a, b, c, d = (width * channels for channels in (24, 48, 96, 96))
         pooled = tuple(3 * side // min(shape[1:]) for side in shape[1:])
         self.features = nn.Sequential(
             conv(shape[0], a, 4, 2), nn.BatchNorm2d(a), nn.ReLU(),

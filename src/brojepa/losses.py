@@ -22,7 +22,8 @@ def invariance(predicted: Tensor, target: Tensor, weight: Tensor | None = None) 
 
 def variance(z: Tensor, threshold: float = 1.0, eps: float = 1e-4) -> Tensor:
     """Hinge on the standard deviation over the batch: mean over dimensions of max(0, threshold - std)."""
-    return (threshold - (z.var(0) + eps).sqrt()).relu().mean()
+    spread = (z - z.mean(0)).square().sum(0) / (len(z) - 1)  # `var` is three times as slow over columns on a CPU
+    return (threshold - (spread + eps).sqrt()).relu().mean()
 
 
 def covariance(z: Tensor, scale: CovarianceScale = "mean") -> Tensor:

@@ -106,7 +106,7 @@ class Model(nn.Module):
 
     def embed(self, encoder: nn.Module, images: Tensor) -> Tensor:
         """uint8 images through an encoder in the model's precision, latents float32."""
-        x = ((images.float() - self.pixel_mean) / self.pixel_std).contiguous(memory_format=torch.channels_last)
+        x = (images.float() - self.pixel_mean).div_(self.pixel_std).contiguous(memory_format=torch.channels_last)
         with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=self.precision is torch.bfloat16):
             z = encoder(x).float()
         return self.action.normalise(z) if self.normalise else z
@@ -313,9 +313,10 @@ def build(config: Config, task: Task, generator: torch.Generator) -> Model:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         by_pixels = config.method == "supervised" and config.encoder == "mlp" and not config.rotates
-        encoder = (
-            Pixels(task.shape) if by_pixels else ENCODERS[config.encoder](task.shape, config.latent, config.standardise)
-        )
+        own = {"width": config.width} if config.encoder == "cnn" else {}
+        encoder = Pixels(task.shape) if by_pixels else ENCODERS[config.encoder](
+            task.shape, config.latent, config.standardise, **own
+        )  # fmt: skip
         if config.encoder != "mlp":
             encoder = encoder.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         action = _action(config, encoder.dim, task.group)

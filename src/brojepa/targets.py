@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 
 class SlowCopy(nn.Module):
@@ -23,15 +24,15 @@ class SlowCopy(nn.Module):
     def __init__(self, encoder: nn.Module, decay: float) -> None:
         super().__init__()
         self.net = copy.deepcopy(encoder).requires_grad_(False)
-        self.decay = decay
+        self.decay, self.average = decay, get_ema_multi_avg_fn(decay)
 
     @torch.no_grad()
     def follow(self, encoder: nn.Module) -> None:
-        slow, fast = list(self.net.state_dict().values()), list(encoder.state_dict().values())
+        slow, fast = ([*net.parameters(), *net.buffers()] for net in (self.net, encoder))
+        averaged, current = ([t for t in tensors if t.is_floating_point()] for tensors in (slow, fast))
+        self.average(averaged, current, None)
         for follower, leader in zip(slow, fast, strict=True):
-            if follower.is_floating_point():
-                follower.lerp_(leader, 1 - self.decay)
-            else:
+            if not follower.is_floating_point():  # batch norm's count of batches
                 follower.copy_(leader)
 
 

@@ -120,8 +120,8 @@ class Training:
         self.model.precision = placement.precision
         self.optimizer, self.rates = _optimizer(self.model, config)
 
-        self.transitions = self._transitions(self.train_split, config.shift)
-        validation = self._transitions(self.held, 0)
+        self.transitions = self._transitions(self.train_split, shift=config.shift, warp=config.warp)
+        validation = self._transitions(self.held)
         if config.angle_start == "spectral" and self.model.action.learned_angles:
             if not isinstance(self.transitions, Transitions) or not isinstance(world.group, Cyclic):
                 raise RequestError(f"--angle-start spectral is for cycles, not for {world.group}: use random")
@@ -140,14 +140,16 @@ class Training:
         self.rows: list[dict[str, Any]] = []
         self.epoch_start = self.generator.get_state()
 
-    def _transitions(self, split: Split, shift: int) -> Transitions | OrbitTransitions:
+    def _transitions(self, split: Split, **augmented: Any) -> Transitions | OrbitTransitions:
         if isinstance(self.world, Orbits):
+            if any(augmented.values()):
+                raise RequestError(f"--shift and --warp are for labelled states, not for poses of {self.world.group}")
             ways = {"every_action": self.config.every_action, "walk": self.config.walk}
             return OrbitTransitions(self.world, split, self.train_actions, **ways)
         with_targets = isinstance(self.model, JEPA) and self.model.target.of_next_state
         return Transitions(
             split, self.world.group, self.train_actions,
-            every_action=self.config.every_action, with_targets=with_targets, shift=shift,
+            every_action=self.config.every_action, with_targets=with_targets, **augmented,
         )  # fmt: skip
 
     def begin(self) -> None:

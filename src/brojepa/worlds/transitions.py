@@ -14,13 +14,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from brojepa.groups import Element, Group
+from brojepa.worlds import turning
 from brojepa.worlds.world import Split
 
 
 @dataclass(frozen=True)
 class Batch:
-    """images uint8 [batch, c, h, w]; states [batch]; k [batch, actions, ...], elements of the group; next_states
-    [batch, actions]; targets, images of the next states, [batch * actions, c, h, w], or None where none were drawn."""
+    """images [batch, c, h, w], uint8 (float where warped); states [batch]; k [batch, actions, ...], elements of the
+    group; next_states [batch, actions]; targets, images of the next states, [batch * actions, c, h, w], or None where
+    none were drawn."""
 
     images: Tensor
     states: Tensor
@@ -31,13 +33,15 @@ class Batch:
 
 @dataclass(frozen=True)
 class Draw:
-    """An epoch as indices: context [count], k [count, actions, ...], target [count, actions], offsets of the shifts,
-    0 to 2 * shift: [count, 1 + actions, 2], the context's first; in a world of poses the context's, [count, ...]."""
+    """An epoch as indices: context [count], k [count, actions, ...], target [count, actions]; offsets of the shifts,
+    0 to 2 * shift, [count, 1 + actions, 2], and linear maps, [count, images, 2, 2], the context's first; in a world of
+    poses the context's, [count, ...]."""
 
     context: Tensor
     k: Tensor
     target: Tensor | None = None
     offset: Tensor | None = None
+    warp: Tensor | None = None
     pose: Tensor | None = None
 
 
@@ -54,8 +58,9 @@ class Transitions:
         every_action: bool = False,
         with_targets: bool = True,
         shift: int = 0,
+        warp: float = 0.0,
     ) -> None:
-        self.split, self.group, self.shift = split, group, shift
+        self.split, self.group, self.shift, self.warp = split, group, shift, warp
         self.every_action, self.with_targets = every_action, with_targets
         self.actions = group.tensor(actions)
         states = split.states.cpu()
@@ -78,7 +83,7 @@ class Transitions:
             k = self.actions.expand(count, *self.actions.shape)
         else:
             k = self.actions[torch.randint(len(self.actions), (count, 1), generator=generator)]
-        target = offset = None
+        target = offset = warp = None
         if self.with_targets:
             state = self.group.apply(self._states[context][:, None], k)
             u = torch.rand(state.shape, dtype=torch.float64, generator=generator)
@@ -86,21 +91,26 @@ class Transitions:
         if self.shift:
             shape = (count, 1 + k.shape[1], 2)
             offset = torch.randint(2 * self.shift + 1, shape, generator=generator).to(device)
-        return Draw(context.to(device), k.to(device), target, offset)
+        if self.warp:
+            shape = (count, 1 + (k.shape[1] if self.with_targets else 0), 2, 2)
+            warp = (torch.eye(2) + self.warp * (2 * torch.rand(shape, generator=generator) - 1)).to(device)
+        return Draw(context.to(device), k.to(device), target, offset, warp)
 
     def batch(self, draw: Draw, start: int, stop: int) -> Batch:
         """Rows start to stop of the epoch, gathered."""
         context, k = draw.context[start:stop], draw.k[start:stop]
-        offset = None if draw.offset is None else draw.offset[start:stop]
+        changes = [None if c is None else c[start:stop] for c in (draw.offset, draw.warp)]
         states = self.split.states[context]
         targets = None
         if draw.target is not None:
-            where = None if offset is None else offset[:, 1:].flatten(0, 1)
-            targets = self._images(draw.target[start:stop].flatten(), where)
-        images = self._images(context, None if offset is None else offset[:, 0])
+            rest = (None if c is None else c[:, 1:].flatten(0, 1) for c in changes)
+            targets = self._images(draw.target[start:stop].flatten(), *rest)
+        images = self._images(context, *(None if c is None else c[:, 0] for c in changes))
         return Batch(images, states, k, self.group.apply(states[:, None], k), targets)
 
-    def _images(self, index: Tensor, offset: Tensor | None) -> Tensor:
+    def _images(self, index: Tensor, offset: Tensor | None, warp: Tensor | None) -> Tensor:
         if offset is None:
-            return self.split.images[index]
-        return self._windows[index, :, offset[:, 0], offset[:, 1]]
+            images = self.split.images.index_select(0, index)
+        else:
+            images = self._windows[index, :, offset[:, 0], offset[:, 1]]
+        return images if warp is None else turning.warp(images, warp)

@@ -33,6 +33,16 @@ def turn(images: Tensor, radians: Tensor) -> Tensor:
     return F.grid_sample(images.float(), across + down, align_corners=False).round_().to(torch.uint8)
 
 
+def warp(images: Tensor, matrix: Tensor) -> Tensor:
+    """Images [batch, c, h, w] under a linear map each, [batch, 2, 2]: bilinear, black outside, float from 0 to 255.
+
+    With (x, y) from the centre and sides of length 2, the result at (x, y) is the given image at matrix (x, y).
+    """
+    _check(images, matrix[:, 0, 0])
+    grid = F.affine_grid(F.pad(matrix, (0, 1)), list(images.shape), align_corners=False)
+    return F.grid_sample(images.float(), grid, align_corners=False)
+
+
 def flip_turn(images: Tensor, quarter: Tensor, flip: Tensor) -> Tensor:
     """Square images [batch, c, size, size] under the dihedral group D4: pixels are moved, never mixed.
 
