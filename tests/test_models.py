@@ -299,6 +299,23 @@ def test_encode_takes_uint8_arrays_and_tensors_of_three_or_four_dimensions(value
     assert len(m.encode(images[:0])) == 0
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("normalise", [False, True])
+def test_five_looks_are_the_mean_over_the_image_and_its_four_neighbours(normalise):
+    once, five = (model(looks=looks, normalise=normalise).eval() for looks in (1, 5))
+    images = torch.randint(256, (3, *once.task.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    views = [images]
+    for axis, step in ((2, 1), (2, -1), (3, 1), (3, -1)):
+        view = images.roll(step, axis)
+        view.select(axis, 0 if step == 1 else -1).zero_()
+        views.append(view)
+    mean = torch.stack([once.encode(view) for view in views]).mean(0)
+    mean = once.action.normalise(mean) if normalise else mean
+    assert torch.allclose(five.encode(images), mean, atol=1e-5)
+    assert not torch.allclose(five.encode(images), once.encode(images), atol=1e-3)
+    assert torch.equal(five.embed(five.encoder, images), once.embed(once.encoder, images)), "training looks once"
+
+
 def test_encode_takes_an_array_that_cannot_be_written_to():
     """What np.frombuffer and memory maps give; torch warns about it, and there is nothing the caller did wrong."""
     m, images = model().eval(), images_of(TASK, 2, torch.Generator().manual_seed(0)).numpy()

@@ -33,13 +33,14 @@ TABLES = {
 PAPER = [f"{world}/{row}" for world, rows in TABLES.items() for row in rows.split()]
 
 
+OURS = ("mnist/fast", "mnist/best", "emnist/fast", "pairs/fast")
 OTHER_GROUPS = {"torus": "Z10xZ10", "rotation": "SO2", "dihedral": "D4", "pose": "SO3"}
 
 
 def test_the_presets_are_the_papers_38_rows_and_ours():
     assert len(PAPER) == 38
     beyond = {f"{world}/{kind}" for world in OTHER_GROUPS for kind in ("fast", "additive")}
-    assert set(PRESETS) == {*PAPER, "mnist/fast", "emnist/fast", *beyond}
+    assert set(PRESETS) == {*PAPER, *OURS, *beyond}
 
 
 @pytest.mark.parametrize("world", OTHER_GROUPS)
@@ -64,7 +65,7 @@ def test_every_preset_of_another_group_builds_a_model_that_predicts(world):
 @torch.no_grad()
 def test_every_preset_builds_a_model_that_predicts(name):
     config = preset(name)
-    n = {"mnist": 10, "emnist": 26}[config.world]
+    n = {"mnist": 10, "emnist": 26, "pairs": 100}[config.world]
     model = build(config, Task(n, (1, 8, 8), (0.1,), (0.3,)), torch.Generator().manual_seed(0)).eval()
     z = model.encode(torch.zeros(2, 8, 8, dtype=torch.uint8))
     assert model.act(z, 2).shape == (2, config.latent)
@@ -110,7 +111,7 @@ def test_every_paper_row_has_the_papers_protocol(name):
 
 
 def test_the_fast_presets_are_strict_and_of_their_worlds():
-    for name in ("mnist/fast", "emnist/fast"):
+    for name in OURS:
         config = preset(name)
         assert config.world == name.split("/")[0]
         assert config.rotates

@@ -52,6 +52,9 @@ class Config:
     normalise: bool = knob(
         False, "scale every latent to a fixed length, part by part where the action keeps parts apart"
     )
+    looks: Literal[1, 5] = knob(
+        1, "outside training, encode an image as it is, or average that with the same moved by a pixel in 4 directions"
+    )
     action: Literal[
         "sfr-fixed", "sfr-learned", "mfr-fixed", "mfr-learned", "additive", "lookup", "linear", "fourier", "hybrid"
     ] = knob("mfr-fixed", "latent action: single- or multi-frequency rotation, or an MLP with an action embedding")
@@ -201,9 +204,8 @@ def parse(name: str, text: str) -> Any:
             return kind(text)
     except ValueError:
         raise RequestError(f"{flag(name)} {text!r}: expected a number ({kind.__name__})") from None
-    if options(name) == (0, 1):
-        return int(text) if text in ("0", "1") else text
-    return text
+    numbers = {str(option): option for option in options(name) or () if isinstance(option, int)}
+    return numbers.get(text, text)
 
 
 def _word(text: str) -> int | str:

@@ -66,7 +66,7 @@ class Model(nn.Module):
         self.task, self.group = task, task.group
         self.encoder, self.action = encoder, action
         self.classifier = nn.Linear(action.out_dim, task.n) if task.n else None
-        self.precision, self.normalise = torch.float32, False
+        self.precision, self.normalise, self.looks = torch.float32, False, 1
         self.pixel_mean = nn.Buffer(255 * torch.tensor(task.mean)[:, None, None])
         self.pixel_std = nn.Buffer(255 * torch.tensor(task.std)[:, None, None])
         self.actions_used = nn.Buffer(torch.zeros(self.group.marks, dtype=torch.bool))
@@ -112,7 +112,17 @@ class Model(nn.Module):
         return self.action.normalise(z) if self.normalise else z
 
     def _in_chunks(self, encoder: nn.Module, images: Tensor) -> Tensor:
-        return torch.cat([self.embed(encoder, part.to(self.device)) for part in images.split(CHUNK)])
+        return torch.cat([self._look(encoder, part.to(self.device)) for part in images.split(CHUNK)])
+
+    def _look(self, encoder: nn.Module, images: Tensor) -> Tensor:
+        """Latents of images, each the mean over `looks` at it."""
+        if self.looks == 1:
+            return self.embed(encoder, images)
+        h, w = images.shape[2:]
+        padded = F.pad(images, (1, 1, 1, 1))
+        corners = ((1, 1), (0, 1), (2, 1), (1, 0), (1, 2))
+        z = torch.stack([self.embed(encoder, padded[..., y : y + h, x : x + w]) for y, x in corners]).mean(0)
+        return self.action.normalise(z) if self.normalise else z
 
     def predict(self, z: Tensor, k: Tensor, *, walk: bool = False) -> Tensor:
         """`act` as training calls it: remembers the actions. z [batch, 1, dim], k [batch, actions, ...] -> [batch,
@@ -326,7 +336,7 @@ def build(config: Config, task: Task, generator: torch.Generator) -> Model:
             slow = SlowCopy(encoder, config.ema_decay) if config.target_encoder == "ema" else None
             shared, objective = config.target_encoder == "shared", _objective(config, task.group)
             model = JEPA(encoder, action, task, _target(config, task), slow, objective, shared)
-        model.normalise = config.normalise
+        model.normalise, model.looks = config.normalise, config.looks
         return model
 
 

@@ -70,7 +70,7 @@ FAST = Config(
     regularise="context",
     every_action=True,
     shift=1,
-    epochs=8,
+    epochs=5,
     batch_size=256,
     lr=5e-3,
     angle_lr=10.0,
@@ -114,7 +114,11 @@ PRESETS: dict[str, Config] = {
         for row in rows.split()
     },
     "mnist/fast": FAST,
+    "mnist/best": FAST.replace(shift=2, warp=0.15, looks=5, epochs=30),
     "emnist/fast": FAST.replace(world="emnist", action="mfr-fixed", target="relaxed", relax_steps=20, epochs=8),
+    "pairs/fast": FAST.replace(
+        world="pairs", action="mfr-fixed", angle_lr=1.0, target="relaxed", relax_steps=400, epochs=8
+    ),
     "torus/fast": TORUS,
     "rotation/fast": ROTATION,
     "dihedral/fast": DIHEDRAL,
