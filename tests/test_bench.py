@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from brojepa.bench import BENCHMARKS, memory, pipeline, processes, roofline, scale, seeds
+from brojepa.bench import BENCHMARKS, memory, pipeline, processes, relaxing, roofline, scale, seeds
 from brojepa.bench.measured import Measured, Ratio, median_seconds
 from brojepa.bench.results import Results, cell
 from brojepa.bench.stacked import Stack
@@ -103,6 +103,9 @@ def test_saved_results_are_printed_again(quick, cli):
         (["--read", "nothing.json"], "no results at nothing.json"),
         (["--read", "other.json"], "other.json holds no results of brojepa bench"),
         (["pipeline", "--read", "other.json"], "--read prints what was saved"),
+        (["relaxing", "--plot", "states.pdf"], "--plot states.pdf: name a file that ends in .png or .svg"),
+        (["relaxing", "--plot", "nowhere/states.png"], "there is no directory nowhere"),
+        (["pipeline", "--plot", "states.png"], "--plot states.png draws what relaxing measures: name it too"),
     ],
 )
 def test_wrong_requests_fail_with_one_line(cli, words, why, tmp_path, monkeypatch):
@@ -227,7 +230,8 @@ def test_stacked_seeds_are_the_seeds_alone(changes):
         for name, tensor in state.items():
             assert torch.allclose(tensor.float(), stacked[name].float(), atol=1e-5), name
         assert (stacked["encoder.net.1.weight"] - before).abs().max() > 1e-4
-        assert one.validation() == pytest.approx(other.validation(), rel=1e-4)
+        losses = [training.validation()["validation_loss"] for training in (one, other)]
+        assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
 def test_a_stepper_is_the_loop(tmp_path):
@@ -299,3 +303,32 @@ def test_worlds_of_noise_have_the_size_asked_for():
     world = random_world(300, 7, 40)
     assert (len(world.train), len(world.test), world.n, world.shape) == (300, 40, 7, (1, 28, 28))
     assert world.train.states.unique().tolist() == list(range(7))
+
+
+# Relaxing
+
+
+def relaxed(**changes: Any):
+    values = {"encoder": "mlp", "latent": 16, "shift": 0, "batch_size": 32, "epochs": 15, "lr": 3e-3, **changes}
+    return relaxing.until_close(preset("pairs/fast").replace(**values), blobs(n=10, count=40), "cpu")
+
+
+def test_epochs_are_counted_until_zero_shot_is_close_to_seen():
+    reached, given_up = relaxed(), relaxed(epochs=1, lr=1e-9)
+    assert 1 <= reached["epochs"] <= 15
+    assert reached["zero-shot"] >= reached["seen"] - relaxing.CLOSE
+    assert reached["seen"] > 0.5
+    assert given_up["epochs"] is None
+
+
+@pytest.mark.parametrize("kind", ["png", "svg"])
+def test_epochs_are_drawn_from_saved_results(kind, quick, cli, tmp_path):
+    picture = tmp_path / f"states.{kind}"
+    assert cli("bench", "--read", quick[1], "--plot", picture).code == 0
+    assert picture.read_bytes()[:8].lstrip(b"\x89<?").startswith({"png": b"PNG", "svg": b"xml"}[kind])
+    saved = json.loads(quick[1].read_text())
+    del saved["benchmarks"]["relaxing"]
+    (tmp_path / "other.json").write_text(json.dumps(saved))
+    refused = cli("bench", "--read", tmp_path / "other.json", "--plot", picture)
+    assert refused.code == 2
+    assert "these results have no relaxing" in refused.err

@@ -101,6 +101,6 @@ def train(config: dict[str, Any], seeds: int, device: str) -> dict[str, Any]:
         for _ in range(stack.seeds[0].steps):
             stack.step()
         stack.unstack()
-        losses = [seed.validation() for seed in stack.seeds]
+        losses = [seed.validation()["validation_loss"] for seed in stack.seeds]
     synchronise(stack.seeds[0].device)
     return {"seconds": time.perf_counter() - begun, "validation_losses": losses}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -40,10 +41,11 @@ class Stepper(Training):
         self._train_step(batch)
         self.step = (self.step + 1) % self.steps
 
-    def validation(self) -> float:
-        loss = self._validate()["validation_loss"]
+    def validation(self) -> dict[str, Any]:
+        """What the loop measures after an epoch."""
+        measured = self._validate()
         self.model.train()
-        return loss
+        return measured
 
     def seconds_per_step(self, repeats: int, at_least: float = 0.3) -> float:
         """The median over blocks of steps that take about `at_least` seconds each."""

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +30,21 @@ def bench(argv: list[str]) -> int:
     parser.add_argument("--format", default="table", metavar="|".join(FORMATS), help="what is printed; default table")
     parser.add_argument("--out", default="bench.json", metavar="FILE", help="where results go; default bench.json")
     parser.add_argument("--read", metavar="FILE", help="measure nothing: print results that were saved")
+    parser.add_argument("--plot", metavar="FILE", help="draw what relaxing measured, as .png or .svg")
     args = parser.parse(argv)
     if args.format not in FORMATS:
         raise unknown("format", args.format, FORMATS)
+    plot = _plot(args.plot)
     if args.read:
         if args.names or args.all:
             raise RequestError("--read prints what was saved: give it without names and without --all")
         from brojepa.bench.results import read
 
-        print(_formats()[args.format](read(Path(args.read).expanduser())), end="")
+        _show(read(Path(args.read).expanduser()), args.format, plot)
         return 0
     names = _names(args.names, args.all)
+    if plot and "relaxing" not in names:
+        raise RequestError(f"--plot {args.plot} draws what relaxing measures: name it too, or --all")
     repeats = integers("--repeats", args.repeats)[0] if args.repeats else 1 if args.quick else 5
     if repeats < 1:
         raise RequestError(f"--repeats must be at least 1, got {args.repeats}")
@@ -51,9 +56,32 @@ def bench(argv: list[str]) -> int:
     from brojepa.devices import choose_device
 
     choose_device(args.device)
-    data = _measure(names, Effort(repeats, args.quick, args.full, args.device), out)
-    print(_formats()[args.format](data), end="")
+    _show(_measure(names, Effort(repeats, args.quick, args.full, args.device), out), args.format, plot)
     return 0
+
+
+def _plot(given: str | None) -> Path | None:
+    """Where a picture is to go, checked before anything is measured."""
+    if given is None:
+        return None
+    path = Path(given).expanduser()
+    if path.suffix not in (".png", ".svg"):
+        raise RequestError(f"--plot {given}: name a file that ends in .png or .svg")
+    if not path.parent.is_dir():
+        raise RequestError(f"--plot {given}: there is no directory {path.parent}, make it first")
+    if find_spec("matplotlib") is None:
+        raise RequestError("--plot needs matplotlib, which is not installed: pip install 'brojepa[figures]'")
+    return path
+
+
+def _show(data: dict[str, Any], form: str, plot: Path | None) -> None:
+    print(_formats()[form](data), end="")
+    if plot is not None:
+        if "relaxing" not in data["benchmarks"]:
+            raise RequestError(f"--plot {plot}: these results have no relaxing; measure it with brojepa bench relaxing")
+        from brojepa.bench import relaxing
+
+        relaxing.plot(data["benchmarks"]["relaxing"]["rows"], plot)
 
 
 def _names(names: list[str], everything: bool) -> list[str]:

@@ -1,0 +1,92 @@
+"""Epochs until actions never trained on are as good as those trained on, against the number of states.
+
+Training on +1 and -1 alone brings far states into line last, after a number of steps that grows like the square of the
+number of states; relaxed targets are there to cure that. Digits and pairs of digits are cycles of 10 to 100 states; a
+small MLP learns each with and without relaxing, on the same running means, and is measured on validation images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from brojepa.bench.measured import Effort, Measured, Ratio
+from brojepa.bench.stepping import Stepper, random_world
+from brojepa.config import Config
+from brojepa.presets import preset
+from brojepa.worlds import World, open_world
+
+WORLDS = {10: "mnist", 20: "pairs:mnist:0-1,mnist", 50: "pairs:mnist:0-4,mnist", 100: "pairs"}
+CLOSE, MOST = 0.02, 40  # how near zero-shot must come to seen, and after how many epochs we give up
+WAYS = {"relaxed": preset("pairs/fast").relax_steps, "not relaxed": 0}
+
+
+def measure(effort: Effort) -> Measured:
+    worlds = {5: random_world(600, 5)} if effort.quick else {n: open_world(name) for n, name in WORLDS.items()}
+    rows = []
+    for n, world in worlds.items():
+        for way, steps in WAYS.items():
+            config = preset("pairs/fast").replace(
+                encoder="mlp", shift=0, schedule="constant", lr=1e-3, relax_steps=steps,
+                epochs=1 if effort.quick else MOST,
+            )  # fmt: skip
+            rows.append({"states": n, "targets": way, **until_close(config, world, effort.device)})
+    most = max(worlds)
+    last = next(row for row in rows if row["states"] == most)
+    gap = Ratio(f"relaxed, {most} states: seen less zero-shot", last["seen"] - last["zero-shot"], most=CLOSE)
+    return Measured(rows, [gap], _notes(effort.quick))
+
+
+def until_close(config: Config, world: World, device: str) -> dict[str, Any]:
+    """Train until zero-shot is within CLOSE of seen; None for the epochs where that does not happen in time."""
+    training = Stepper(config, world, device)
+    seen = zero_shot = 0.0
+    for epoch in range(1, config.epochs + 1):
+        training.advance(training.steps)
+        training.drawn = training.transitions.draw(training.generator)
+        measured = training.validation()
+        seen, zero_shot = measured["seen"], measured["zero_shot"]
+        if zero_shot >= seen - CLOSE and seen > 0.5:  # near chance they are close for nothing
+            return {"epochs": epoch, "seen": seen, "zero-shot": zero_shot}
+    return {"epochs": None, "seen": seen, "zero-shot": zero_shot}
+
+
+def _notes(quick: bool) -> list[str]:
+    where = "noise" if quick else ", ".join(WORLDS.values())
+    return [
+        f"epochs until zero-shot is within {CLOSE} of seen, on validation images, seed 0; - where not in {MOST}",
+        f"worlds: {where}; an MLP, fixed multi-frequency rotation, running means as targets, relaxed "
+        f"{WAYS['relaxed']} steps or none, AdamW at 1e-3",
+    ]
+
+
+def plot(rows: Sequence[Mapping[str, Any]], file: Path) -> None:
+    """Epochs against states, with and without relaxing; hollow and pointing up where it was given up."""
+    from matplotlib.figure import Figure
+
+    from brojepa.figures import style
+    from brojepa.files import write_atomically
+
+    with style.language():
+        figure = Figure(figsize=(style.NARROW + 1, 3.2), layout="constrained")
+        axes = figure.subplots()
+        looks = {"relaxed": (style.BLUE, "-", "o"), "not relaxed": (style.VERMILLION, (0, (4, 1.5)), "s")}
+        for way, (colour, line, marker) in looks.items():
+            mine = [row for row in rows if row["targets"] == way]
+            states, epochs = [row["states"] for row in mine], [row["epochs"] or MOST for row in mine]
+            axes.plot(states, epochs, color=colour, linestyle=line, label=way)
+            for n, count, row in zip(states, epochs, mine, strict=True):
+                reached = row["epochs"] is not None
+                face = colour if reached else "white"
+                axes.plot(n, count, marker if reached else "^", color=colour, markerfacecolor=face, markersize=6)
+        axes.set(xscale="log", yscale="log", xlabel="states", ylabel="epochs")
+        ticks = sorted({row["states"] for row in rows})
+        axes.set_xticks(ticks, [str(n) for n in ticks])
+        axes.set_yticks([1, 2, 5, 10, 20, MOST], ["1", "2", "5", "10", "20", f"{MOST}"])
+        axes.minorticks_off()
+        axes.grid(axis="y", color=style.FAINT, linewidth=0.6)
+        axes.set_title(f"Epochs until zero-shot is within {CLOSE} of seen\n(hollow: not in {MOST} epochs)", loc="left")
+        axes.legend()
+        drawn = style.files(figure, "Epochs against states", "With and without relaxed targets.")
+    write_atomically(file, drawn[file.suffix.removeprefix(".")])
