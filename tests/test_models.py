@@ -117,8 +117,8 @@ def test_the_objective_is_the_weighted_sum_of_its_terms_on_the_right_latents(reg
     regularised = predicted if regularise == "predicted" else z
     wanted = {
         "invariance": F.mse_loss(predicted, target),
-        "variance": losses.variance(regularised),
-        "covariance": losses.covariance(regularised, scale),
+        "variance": losses.variance(losses.sample_covariance(regularised)),
+        "covariance": losses.covariance(losses.sample_covariance(regularised), scale),
         "probe": F.cross_entropy(m.classifier(predicted), b.next_states[:, 0]),
     }
     wanted["loss"] = 3 * wanted["invariance"] + 5 * wanted["variance"] + 7 * wanted["covariance"]

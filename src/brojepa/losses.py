@@ -1,4 +1,4 @@
-"""The terms of the loss, as pure functions of latents, rows of [..., dim].
+"""The terms of the loss, as pure functions of latents, rows of [..., dim], or of their covariance.
 
 VICReg (Bardes, Ponce and LeCun, 2022): invariance pulls the prediction to its target, variance keeps every
 dimension spread, covariance keeps dimensions from repeating one another.
@@ -20,20 +20,23 @@ def invariance(predicted: Tensor, target: Tensor, weight: Tensor | None = None) 
     return ((predicted - target).square().mean(-1) * weight).sum() / weight.sum().clamp(min=1)
 
 
-def variance(z: Tensor, threshold: float = 1.0, eps: float = 1e-4) -> Tensor:
+def sample_covariance(z: Tensor) -> Tensor:
+    """Over the batch, [batch, dim] -> [dim, dim]: what the two terms below are functions of."""
+    z = z - z.mean(0)
+    return z.T @ z / (len(z) - 1)
+
+
+def variance(cov: Tensor, threshold: float = 1.0, eps: float = 1e-4) -> Tensor:
     """Hinge on the standard deviation over the batch: mean over dimensions of max(0, threshold - std)."""
-    spread = (z - z.mean(0)).square().sum(0) / (len(z) - 1)  # `var` is three times as slow over columns on a CPU
-    return (threshold - (spread + eps).sqrt()).relu().mean()
+    return (threshold - (cov.diagonal() + eps).sqrt()).relu().mean()
 
 
-def covariance(z: Tensor, scale: CovarianceScale = "mean") -> Tensor:
-    """Squared off-diagonal entries of the sample covariance over the batch.
+def covariance(cov: Tensor, scale: CovarianceScale = "mean") -> Tensor:
+    """Squared off-diagonal entries of the sample covariance.
 
     "mean": their mean over the D (D - 1) entries. "dim": their sum over D, as in the original VICReg,
     which is D - 1 times larger.
     """
-    z = z - z.mean(0)
-    batch, dim = z.shape
-    cov = z.T @ z / (batch - 1)
+    dim = len(cov)
     total = cov.square().sum() - cov.diagonal().square().sum()
     return total / (dim * (dim - 1) if scale == "mean" else dim)

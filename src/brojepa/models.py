@@ -281,10 +281,12 @@ class JEPA(Model):
         if self.shared:
             regularised = goal.flatten(0, 1) if w.walk else torch.cat((regularised, goal.flatten(0, 1)))
         terms = {"invariance": losses.invariance(predicted, goal, weight)}
-        if w.variance:
-            terms["variance"] = losses.variance(regularised)
-        if w.covariance:
-            terms["covariance"] = losses.covariance(regularised, w.covariance_scale)
+        if w.variance or w.covariance:
+            cov = losses.sample_covariance(regularised)
+            if w.variance:
+                terms["variance"] = losses.variance(cov)
+            if w.covariance:
+                terms["covariance"] = losses.covariance(cov, w.covariance_scale)
         if w.consistency:
             terms["consistency"] = min(1.0, max(0.0, (progress - 0.1) / 0.2)) * self._consistency(z.detach())
         loss = torch.stack([getattr(w, name) * term for name, term in terms.items()]).sum()

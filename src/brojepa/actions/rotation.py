@@ -120,9 +120,9 @@ class BlockRotation(Representation):
         return [blocks[0], -blocks[1]]
 
     def _move(self, z: Tensor, blocks: list[Tensor]) -> Tensor:
-        cos, sin = blocks
-        x, y = z.float().unflatten(-1, (-1, 2)).unbind(-1)
-        return torch.stack((x * cos - y * sin, x * sin + y * cos), -1).flatten(-2).to(z.dtype)
+        cos, sin = blocks  # (x, y) -> (x cos - y sin, y cos + x sin)
+        xy = z.float().unflatten(-1, (-1, 2))
+        return (xy * cos[..., None] + xy.flip(-1) * torch.stack((-sin, sin), -1)).flatten(-2).to(z.dtype)
 
     def matrix(self, k: Tensor | int) -> Tensor:
         turn = self.turn(torch.as_tensor(k, device=self.theta.device)).expand(self.dim // 2)
