@@ -656,3 +656,14 @@ def test_emnist_trains_from_a_data_dir(cli: Cli, letters: Path, tmp_path: Path) 
     assert json.loads(path.read_text())["split"] == "other"
     assert "EMNIST letters not found" in one_line(cli("eval", path.parent), 2)
     assert "identical to result.json" in cli("eval", path.parent, "--data-dir", letters).out
+
+
+@pytest.mark.parametrize("command", [["--help"], ["report", str(Path(__file__).parent.parent / "results")]])
+def test_a_reader_that_has_seen_enough_is_no_error(command):
+    words = [sys.executable, "-m", "brojepa", *command]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141

@@ -1,11 +1,12 @@
 """The `brojepa` command. Thin: parse, call, print; one file for the commands that belong together.
 
-Exit codes: 0 done, 1 the run failed, 2 the request was wrong, 130 interrupted and resumable. An error is one line
-on stderr; `--debug` shows the traceback.
+Exit codes: 0 done, 1 the run failed, 2 the request was wrong, 130 interrupted and resumable, 141 nobody reads on. An
+error is one line on stderr; `--debug` shows the traceback.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 
@@ -25,7 +26,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in argv
     argv = [a for a in argv if a != "--debug"]
     try:
-        return _dispatch(argv)
+        code = _dispatch(argv)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # as in `brojepa report | head`: who reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except BrojepaError as error:
         if debug:
             raise
