@@ -186,6 +186,23 @@ def test_knn_accuracy_looks_predictions_up_in_the_bank(small):
     assert knn_accuracy(small, data, known, ()) is None
 
 
+def test_actions_that_come_round_are_looked_up_once(monkeypatch):
+    fixed, learned = (model(action=action).eval() for action in ("mfr-fixed", "mfr-learned"))
+    data, known, actions = latents(), latents(200, seed=1), tuple(k for k in range(1 - N, N) if abs(k) > 1)
+    looked: list[int] = []
+    classify = Neighbours.classify
+    monkeypatch.setattr(Neighbours, "classify", lambda self, q: looked.append(len(q)) or classify(self, q))
+    with torch.no_grad():
+        each = {k: knn_accuracy(fixed, data, known, (k,)) for k in actions}
+        looked.clear()
+        together = knn_accuracy(fixed, data, known, actions)
+        assert len(looked) == len({k % N for k in actions}) < len(actions)
+        assert together == pytest.approx(np.mean(list(each.values())))
+        looked.clear()
+        knn_accuracy(learned, data, known, actions)
+        assert len(looked) == len(actions), "learned angles need not close"
+
+
 def test_the_bank_is_the_latents_for_jepa_and_acted_on_latents_for_supervised(small):
     data = latents(7)
     assert bank(small, data, (-1, 1)) is data

@@ -93,13 +93,18 @@ def bank(model: Model, data: Latents, actions: Sequence[Element]) -> Latents:
 
 
 def knn_accuracy(model: Model, data: Latents, bank: Latents, actions: Sequence[Element]) -> float | None:
+    """Where actions come round (+3 is -7 of ten states, at fixed angles), those that are one are looked up once."""
     if not actions:
         return None
-    right, neighbours = 0, Neighbours(bank.z, bank.states, model.task.n)
-    for k in actions:
-        for z, y in zip(data.z.split(ROWS), data.states.split(ROWS), strict=True):
-            right += int((neighbours.classify(model.act(z, k)) == moved(model, y, k)).sum())
-    return right / (len(data.z) * len(actions))
+    neighbours, period = Neighbours(bank.z, bank.states, model.task.n), model.action.period
+    right: dict[Element, int] = {}
+    elements = [k % period if period else k for k in actions]
+    for k, same in zip(actions, elements, strict=True):
+        if same not in right:
+            right[same] = 0
+            for z, y in zip(data.z.split(ROWS), data.states.split(ROWS), strict=True):
+                right[same] += int((neighbours.classify(model.act(z, k)) == moved(model, y, k)).sum())
+    return sum(right[same] for same in elements) / (len(data.z) * len(actions))
 
 
 def spread(z: Tensor) -> dict[str, float]:

@@ -39,3 +39,8 @@ class LatentAction(nn.Module):
     @property
     def learned_angles(self) -> bool:
         return False
+
+    @property
+    def period(self) -> int | None:
+        """The n for which k and k + n do the same to every latent, where that is certain."""
+        return None

@@ -138,6 +138,10 @@ class BlockRotation(Representation):
         return isinstance(self.theta, nn.Parameter)
 
     @property
+    def period(self) -> int | None:
+        return self.group.n if isinstance(self.group, Cyclic) and not self.learned_angles else None
+
+    @property
     def parts(self) -> list[Part]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The irreducible representations that the angles are those of, to the nearest."""
         group = cast(Abelian, self.group)
