@@ -9,8 +9,9 @@ import torch
 from hypothesis import settings
 from torch import Tensor
 
+from brojepa.assembly import build
 from brojepa.config import Config
-from brojepa.models import Model, Task, build
+from brojepa.models import Model, Task
 from brojepa.worlds import Batch, World
 
 checked = settings(deadline=None, derandomize=True, database=None, max_examples=40)

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from brojepa import groups
+from brojepa.assembly import build
 from brojepa.config import Config
 from brojepa.errors import RequestError
-from brojepa.models import JEPA, Supervised, Task, build
+from brojepa.models import JEPA, Supervised, Task
 from brojepa.presets import PRESETS, RECOMMENDED, preset, recommended
 
 # The rows of the paper's two tables, by name.

@@ -16,9 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from brojepa.assembly import action_sets
 from brojepa.errors import RequestError
 from brojepa.groups import Element
-from brojepa.models import Model, Supervised, action_sets
+from brojepa.models import Model, Supervised
 from brojepa.neighbours import Neighbours
 from brojepa.retrieval import ByModel, ByPixels, retrieve
 from brojepa.runs import Run

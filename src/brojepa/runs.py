@@ -107,8 +107,9 @@ class Run:
         import torch  # here, so that reading results does not wait for it
 
         from brojepa import checkpoint
+        from brojepa.assembly import build
         from brojepa.devices import choose_device
-        from brojepa.models import Task, build
+        from brojepa.models import Task
 
         header = self.header
         task = Task.from_facts(header["world"])

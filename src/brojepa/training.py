@@ -18,11 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from brojepa import checkpoint, devices, evaluation, spectral
+from brojepa.assembly import action_sets, build
 from brojepa.config import Config
 from brojepa.errors import Interrupted, RequestError, RunError
 from brojepa.files import write_json
 from brojepa.groups import Cyclic
-from brojepa.models import JEPA, Model, Task, action_sets, build
+from brojepa.models import JEPA, Model, Task
 from brojepa.modulus import indistinguishable
 from brojepa.presets import PRESETS, RECOMMENDED, preset
 from brojepa.progress import Reporter, Silent

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from brojepa.assembly import action_sets
 from brojepa.config import Config, words
 from brojepa.errors import RequestError
 from brojepa.evaluation import Latents, evaluating
 from brojepa.figures import Need
 from brojepa.figures.geometry import prototypes
 from brojepa.groups import Cyclic
-from brojepa.models import Model, action_sets
+from brojepa.models import Model
 from brojepa.pictures import state_names
 from brojepa.presets import PRESETS
 from brojepa.runs import Run
