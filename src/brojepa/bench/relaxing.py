@@ -17,7 +17,7 @@ from brojepa.config import Config
 from brojepa.presets import preset
 from brojepa.worlds import World, open_world
 
-WORLDS = {10: "mnist", 20: "pairs:mnist:0-1,mnist", 50: "pairs:mnist:0-4,mnist", 100: "pairs"}
+WORLDS = {10: "mnist", **{10 * n: f"pairs:mnist:0-{n - 1},mnist" for n in (2, 3, 5)}, 100: "pairs"}
 CLOSE, MOST = 0.02, 40  # how near zero-shot must come to seen, and after how many epochs we give up
 WAYS = {"relaxed": preset("pairs/fast").relax_steps, "not relaxed": 0}
 
