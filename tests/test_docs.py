@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from brojepa import report
+from brojepa.bench import BENCHMARKS
+from brojepa.bench.results import Results, read
 from brojepa.cli import COMMANDS
 from brojepa.config import Config, words
 from brojepa.modulus import infer_modulus
@@ -143,3 +145,11 @@ def test_the_reproduction_page_shows_the_tables_of_the_committed_runs(number):
 
 def test_the_committed_csv_is_that_of_the_committed_runs():
     assert (ROOT / "results" / "runs.csv").read_text() == report.runs(ROOT / "results").csv()
+
+
+def test_the_performance_page_shows_the_committed_benchmarks():
+    data = read(ROOT / "results" / "bench.json")
+    assert list(data["benchmarks"]) == list(BENCHMARKS)
+    assert not data["quick"]
+    shown = (ROOT / "docs" / "performance.md").read_text().split("<!-- bench -->\n")[1].split("<!-- /bench -->")[0]
+    assert shown == Results(data).markdown()
