@@ -118,8 +118,8 @@ class Model(nn.Module):
             return self.embed(encoder, images)
         h, w = images.shape[2:]
         padded = F.pad(images, (1, 1, 1, 1))
-        corners = ((1, 1), (0, 1), (2, 1), (1, 0), (1, 2))
-        z = torch.stack([self.embed(encoder, padded[..., y : y + h, x : x + w]) for y, x in corners]).mean(0)
+        offsets = ((1, 1), (0, 1), (2, 1), (1, 0), (1, 2))
+        z = torch.stack([self.embed(encoder, padded[..., y : y + h, x : x + w]) for y, x in offsets]).mean(0)
         return self.action.normalise(z) if self.normalise else z
 
     def predict(self, z: Tensor, k: Tensor, *, walk: bool = False) -> Tensor:
