@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -12,11 +14,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from helpers import checked
 from hypothesis import given
 from hypothesis import strategies as st
 
 from brojepa import config as knobs
+from brojepa import workers
 from brojepa.cli.parser import Parser, add_knobs, given_knobs
 from brojepa.config import Config
 from brojepa.errors import RequestError
@@ -135,15 +139,12 @@ class Sweep:
         self.out = out
         self.process = subprocess.Popen(
             [sys.executable, "-m", "brojepa", "sweep", *map(str, words), "--out", str(out)],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
         )  # fmt: skip
 
     def workers(self) -> list[int]:
-        try:
-            text = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        except FileNotFoundError:
-            return []
-        return [int(pid) for pid in text.split()]
+        """The processes that train: the server forks them, and each leads a session."""
+        return [pid for server in children(self.process.pid) for pid in children(server) if os.getsid(pid) == pid]
 
     def until(self, condition: Callable[[], object], seconds: float = 120) -> None:
         end = time.monotonic() + seconds
@@ -155,6 +156,13 @@ class Sweep:
     def end(self) -> tuple[int, str]:
         text, _ = self.process.communicate(timeout=240)
         return self.process.returncode, text
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
 
 
 @pytest.fixture
@@ -247,7 +255,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(sweep, digits):
     words = ["mnist/bro-mlp-mfr-*", "--world", digits, "--epochs", 30, *SMALL, "--seeds", "0", "--jobs", 2]
     first = sweep(*words)
     first.until(lambda: len(halfway(first.out)) == 2)
-    first.process.send_signal(signal.SIGINT)
+    os.killpg(first.process.pid, signal.SIGINT)  # as a terminal does: to the sweep and all that share its group
     code, text = first.end()
     assert code == 130, text
     assert "stopped with 0 of 2 runs done; the same command goes on" in text
@@ -259,18 +267,39 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(sweep, digits):
     assert times_finished(second.out) == [1, 1]
 
 
+def test_a_run_of_a_sweep_is_the_run_of_the_command(sweep, cli, digits, tmp_path):
+    words = ["mnist/bro-mlp-mfr-fixed", "--world", digits, "--epochs", 2, *SMALL]
+    one = sweep(*words, "--seeds", 3, "--jobs", cores())
+    assert one.end()[0] == 0
+    assert cli("train", *words, "--seed", 3, "--out", tmp_path / "alone", "--quiet").code == 0
+    (swept,), (alone,) = results(one.out), results(tmp_path / "alone")
+    told = [{k: v for k, v in json.loads(f.read_text()).items() if "second" not in k} for f in (swept, alone)]
+    assert told[0] == told[1]
+    for name in ("config.json", "env.json"):
+        assert (swept.parent / name).read_text() == (alone.parent / name).read_text()
+    weights = [Run(file.parent).load("cpu").state_dict() for file in (swept, alone)]
+    assert weights[0].keys() == weights[1].keys()
+    assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
+
+
+def test_a_worker_that_cannot_even_start_says_so_in_its_log(tmp_path):
+    worker = workers.start(["trian"], tmp_path / LOG, 1, {})
+    worker.join(60)
+    assert worker.exitcode == 2
+    assert (tmp_path / LOG).read_text() == "brojepa: error: unknown command 'trian': did you mean train?\n"
+
+
 def test_cores_and_gpus_are_shared_out(jobs):
     local = Local(jobs, 2, [4, 7])
-    assert local.environment(jobs[0])["OMP_NUM_THREADS"] == str(max(1, cores() // 2))
+    assert local.threads == max(1, cores() // 2)
     placed = []
     for job in jobs:
         placed.append(local.environment(job)["CUDA_VISIBLE_DEVICES"])
-        with subprocess.Popen(["true"]) as process:
-            local.processes[job.run.path] = process
+        local.processes[job.run.path] = multiprocessing.Process()
     assert placed == ["4", "7", "4"]
     del local.processes[jobs[0].run.path], local.processes[jobs[2].run.path]
     assert local.environment(jobs[0])["CUDA_VISIBLE_DEVICES"] == "4", "the one that is free"
-    assert "CUDA_VISIBLE_DEVICES" not in Local(jobs, 2).environment(jobs[0])
+    assert not Local(jobs, 2).environment(jobs[0])
 
 
 # The overview

@@ -4,4 +4,5 @@ import sys
 
 from brojepa.cli import main
 
-sys.exit(main())
+if __name__ == "__main__":  # processes that Python starts for us read this file again
+    sys.exit(main())

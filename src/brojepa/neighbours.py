@@ -13,8 +13,8 @@ from torch.nn import functional as F
 
 NEIGHBOURS, TEMPERATURE = 20, 0.07
 ROWS = 1024  # queries at once
-GROUP = 32  # bank entries whose best similarity stands for them
-TILE = 32  # groups at once: ROWS times TILE groups fit into a core's cache
+GROUP = 16  # bank entries whose best similarity stands for them
+TILE = 64  # groups at once: their products with ROWS queries fit into a core's cache
 GATHERED = 2**22  # entries of the bank's latents gathered at once for doubtful queries
 
 
@@ -31,6 +31,8 @@ class Neighbours:
         size = sizes[self.states]
         members = (sizes.cumsum(0) - sizes)[self.states] + torch.minimum(place, size - 1)
         self.z = F.normalize(z, dim=1)[states.argsort(stable=True)[members]]
+        # the first member of every group of a tile, the second of every group, ...: a best of whole rows is fast
+        self.tiles = [tile.transpose(0, 1).flatten(0, 1) for tile in self.z.unflatten(0, (-1, GROUP)).split(TILE)]
         self.again, self.n, self.count = place >= size, n, len(z)
         self.shown = self.states[::GROUP]
 
@@ -54,10 +56,9 @@ class Neighbours:
         """The highest cosine within each group: [rows, groups]."""
         best = rows.new_empty(len(rows), len(self.shown))
         room = rows.new_empty(len(rows) * TILE * GROUP)
-        for start in range(0, len(self.shown), TILE):
-            bank = self.z[start * GROUP : (start + TILE) * GROUP]
-            cosine = torch.mm(rows, bank.T, out=room[: len(rows) * len(bank)].view(len(rows), -1))
-            torch.amax(cosine.unflatten(1, (-1, GROUP)), 2, out=best[:, start : start + TILE])
+        for tile, each in zip(self.tiles, best.split(TILE, dim=1), strict=True):
+            cosine = torch.mm(rows, tile.T, out=room[: len(rows) * len(tile)].view(len(rows), -1))
+            torch.amax(cosine.unflatten(1, (GROUP, -1)), 1, out=each)
         return best
 
     def _look(self, rows: Tensor, groups: Tensor, near: int) -> Tensor:

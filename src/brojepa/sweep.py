@@ -11,16 +11,17 @@ import fnmatch
 import itertools
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from brojepa import config as knobs
+from brojepa import workers
 from brojepa.config import Config
 from brojepa.errors import unknown
 from brojepa.presets import PAPER_ROWS, PRESETS, preset
@@ -137,16 +138,16 @@ class Local:
     """
 
     jobs: Sequence[Job]
-    workers: int
+    at_once: int
     gpus: Sequence[int] = ()  # shared out among the processes, one to each; none: as the machine has them
     status: dict[Path, Status] = field(default_factory=dict)
-    processes: dict[Path, subprocess.Popen[bytes]] = field(default_factory=dict)
+    processes: dict[Path, BaseProcess] = field(default_factory=dict)
     on_gpu: dict[Path, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for job in self.jobs:
             self.status[job.run.path] = Status("done" if job.run.done else "waiting")
-        self.threads = max(1, cores() // self.workers)
+        self.threads = max(1, cores() // self.at_once)
 
     @property
     def finished(self) -> bool:
@@ -159,7 +160,7 @@ class Local:
                 self._reap(job, status)
             elif status.state == "elsewhere" and not job.run.busy:
                 status.state = "done" if job.run.done else "waiting"
-            if status.state == "waiting" and len(self.processes) < self.workers:
+            if status.state == "waiting" and len(self.processes) < self.at_once:
                 self._start(job, status)
 
     def _start(self, job: Job, status: Status) -> None:
@@ -170,27 +171,21 @@ class Local:
             status.state = "elsewhere"
             return
         job.run.make()
-        env = {**os.environ, **self.environment(job)}
-        with (job.run.path / LOG).open("ab") as log:
-            # a session of its own: a Ctrl-C on the terminal is for the sweep, which passes it on once
-            process = subprocess.Popen(
-                job.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True
-            )
-        self.processes[job.run.path] = process
+        words, log = job.command()[3:], job.run.path / LOG
+        self.processes[job.run.path] = workers.start(words, log, self.threads, self.environment(job))
         status.state, status.since, status.began_at = "running", time.monotonic(), job.epoch
         status.tries += 1
 
     def environment(self, job: Job) -> dict[str, str]:
-        """What a job's process is given: its share of the cores, and the GPU with the fewest processes on it."""
-        given = {"OMP_NUM_THREADS": str(self.threads), "MKL_NUM_THREADS": str(self.threads)}
-        if self.gpus:
-            taken = [self.on_gpu[path] for path in self.processes]
-            self.on_gpu[job.run.path] = min(self.gpus, key=taken.count)
-            given["CUDA_VISIBLE_DEVICES"] = str(self.on_gpu[job.run.path])
-        return given
+        """The GPU with the fewest processes on it, as a job's process is told."""
+        if not self.gpus:
+            return {}
+        taken = [self.on_gpu[path] for path in self.processes]
+        self.on_gpu[job.run.path] = min(self.gpus, key=taken.count)
+        return {"CUDA_VISIBLE_DEVICES": str(self.on_gpu[job.run.path])}
 
     def _reap(self, job: Job, status: Status) -> None:
-        code = self.processes[job.run.path].poll()
+        code = self.processes[job.run.path].exitcode
         if code is None:
             return
         del self.processes[job.run.path]
@@ -206,15 +201,14 @@ class Local:
     def stop(self) -> None:
         """Have every process save and end; those that do not in time are killed."""
         for process in self.processes.values():
-            process.send_signal(signal.SIGTERM)
+            process.terminate()
         deadline = time.monotonic() + PATIENCE
-        for path, process in list(self.processes.items()):
-            try:
-                process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
+        for process in self.processes.values():
+            process.join(max(0.0, deadline - time.monotonic()))
+            if process.exitcode is None:
                 process.kill()
-                process.wait()
-            del self.processes[path]
+                process.join()
+        self.processes.clear()
         for job in self.jobs:
             status = self.status[job.run.path]
             if status.state == "running":

@@ -1,4 +1,5 @@
-"""Six seeds of one preset: one after another, side by side as `brojepa sweep` runs them, and stacked in one process.
+"""Six seeds of one preset: commands one after another, side by side as `brojepa sweep` runs them, and stacked in one
+process.
 
 Each way is timed twice: with start-up, from the first command to the last trained seed, and in training alone;
 evaluation on the test split counts in neither. Which way a seed was trained must not change what it learned: the
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from brojepa.bench.measured import Effort, Measured, Ratio
-from brojepa.bench.processes import fresh
+from brojepa.bench.processes import fresh, run
 from brojepa.bench.stepping import random_split
 from brojepa.config import Config
 from brojepa.errors import RunError
@@ -50,8 +51,8 @@ def measure(effort: Effort) -> Measured:
         if effort.quick:
             changes["world"] = str(_small_world(place / "noise.npz"))
         ways = [
-            processes("one after another", count, 1, changes, place / "alone", effort.device),
-            processes(f"{workers} processes", count, workers, changes, place / "side", effort.device),
+            commands(_jobs(count, changes, place / "alone", effort)),
+            sweep(_jobs(count, changes, place / "side", effort), workers),
             stacked(count, preset(PRESET).replace(**changes), effort.device),
         ]
     return _compared(ways, count, changes["epochs"])
@@ -79,9 +80,18 @@ def _compared(ways: list[Way], count: int, epochs: int) -> Measured:
     return Measured(rows, ratios, [note])
 
 
-def processes(name: str, count: int, workers: int, changes: dict[str, Any], out: Path, device: str) -> Way:
-    """Seeds as processes, so many at once, through the sweep itself; seconds are those of a lane."""
-    jobs = plan([PRESET], range(count), out, changes=changes, device=device)
+def _jobs(count: int, changes: dict[str, Any], out: Path, effort: Effort) -> list[Job]:
+    return plan([PRESET], range(count), out, changes=changes, device=effort.device)
+
+
+def commands(jobs: Sequence[Job]) -> Way:
+    """`brojepa train` for one seed after the other, each with all cores."""
+    whole = sum(run(job.command()[1:])[1] for job in jobs)
+    return _way("one after another", jobs, whole, 1)
+
+
+def sweep(jobs: Sequence[Job], workers: int) -> Way:
+    """As `brojepa sweep --jobs` does it; the seconds of training and evaluation are those of a lane."""
     local = Local(jobs, workers)
     begun = time.perf_counter()
     try:
@@ -91,23 +101,22 @@ def processes(name: str, count: int, workers: int, changes: dict[str, Any], out:
         whole = time.perf_counter() - begun
     finally:
         local.stop()
-    _all_done(jobs)
+    for job in jobs:
+        if not job.run.done:
+            why = (tail(job) or ["it printed nothing"])[-1]
+            raise RunError(f"{job.title} failed: {why}; try it alone, brojepa {' '.join(job.command()[3:])}")
+    return _way(f"sweep, {workers} at once", jobs, whole, workers)
+
+
+def _way(name: str, jobs: Sequence[Job], whole: float, lanes: int) -> Way:
     results = [job.run.result for job in jobs]
-    losses = [job.run.metrics[-1]["validation_loss"] for job in jobs]
-    training, evaluation = (sum(r[key] for r in results) / workers for key in ("seconds", "evaluation_seconds"))
-    return Way(name, whole - evaluation, training, losses)
+    training, evaluation = (sum(r[key] for r in results) / lanes for key in ("seconds", "evaluation_seconds"))
+    return Way(name, whole - evaluation, training, [job.run.metrics[-1]["validation_loss"] for job in jobs])
 
 
 def stacked(count: int, config: Config, device: str) -> Way:
     done, whole = fresh("brojepa.bench.stacked", "train", config=config.to_dict(), seeds=count, device=device)
     return Way("stacked", whole, done["seconds"], done["validation_losses"])
-
-
-def _all_done(jobs: Sequence[Job]) -> None:
-    for job in jobs:
-        if not job.run.done:
-            why = (tail(job) or ["it printed nothing"])[-1]
-            raise RunError(f"{job.title} failed: {why}; try it alone, brojepa {' '.join(job.command()[3:])}")
 
 
 def _small_world(path: Path) -> Path:
