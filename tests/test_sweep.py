@@ -61,6 +61,16 @@ def test_the_same_run_is_planned_once(tmp_path):
     assert len(plan(["mnist/fast"], [0], tmp_path, grid={"epochs": [8, 8]})) == 1
 
 
+def test_both_tables_in_one_sweep_tell_the_place_of_emnist_to_its_runs_alone(tmp_path):
+    told = {job.config.world: job.data_dir for job in plan(["table1", "table2"], [0], tmp_path, data_dir="letters")}
+    assert told == {"mnist": None, "emnist": "letters"}
+    made_of = plan(["mnist/fast"], [0], tmp_path, grid={"world": ["torus:mnist,emnist", "mnist"]}, data_dir="letters")
+    assert [job.data_dir for job in made_of] == ["letters", None]
+    assert plan(["mnist/fast"], [0], tmp_path, data_dir="letters")[0].data_dir == "letters", (
+        "it will say that it is wrong"
+    )
+
+
 changes = st.fixed_dictionaries(
     {},
     optional={

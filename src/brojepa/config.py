@@ -21,6 +21,11 @@ WORLDS = ("mnist", "emnist", "torus", "pairs", "rotation", "dihedral", "pose")
 ROTATIONS = ("sfr-fixed", "sfr-learned", "mfr-fixed", "mfr-learned")
 
 
+def needs_emnist(world: str) -> bool:
+    """Whether a world is EMNIST or made of it: the one that `--data-dir` is for."""
+    return "emnist" in world.replace(":", ",").split(",")
+
+
 def signed(k: int) -> str:
     """The way a number that is an action is written: "+3", "-1", "0"."""
     return f"{k:+d}" if k else "0"

@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -98,7 +98,9 @@ def plan(
     data_dir: str | None = None,
     device: str = "auto",
 ) -> list[Job]:
-    """Every preset with every combination of the grid's values and every seed; the first seed of all comes first."""
+    """Every preset with every combination of the grid's values and every seed; the first seed of all comes first.
+
+    data_dir is told to the runs that need it, or to all where none does, which then refuse it."""
     grid = grid or {}
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     jobs: dict[Path, Job] = {}
@@ -106,6 +108,8 @@ def plan(
         config = absolute_world(preset(name).replace(**{**(changes or {}), **point}))
         job = Job(name, config, seed, Path(out), data_dir, device)
         jobs.setdefault(job.run.path, job)
+    if any(knobs.needs_emnist(job.config.world) for job in jobs.values()):
+        jobs = {p: j if knobs.needs_emnist(j.config.world) else replace(j, data_dir=None) for p, j in jobs.items()}
     for job in jobs.values():
         job.run.check({"config": job.config.to_dict(), "seed": job.seed})
     return list(jobs.values())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from brojepa.config import WORLDS
+from brojepa.config import WORLDS, needs_emnist
 from brojepa.errors import MissingData, RequestError, unknown
 from brojepa.worlds import idx, made
 from brojepa.worlds.world import World
@@ -76,7 +76,7 @@ def open_world(name: str, data_dir: str | Path | None = None) -> World:
     """The world of a name in `WORLDS`, some states of one (`mnist:0-6`), or the one at a path (a directory of IDX
     files, or an .npz)."""
     base, _, rest = name.partition(":")
-    if data_dir and "emnist" not in name.replace(":", ",").split(","):
+    if data_dir and not needs_emnist(name):
         raise RequestError(f"--data-dir {data_dir} is for emnist, not for {name}: for your own images use --world PATH")
     if base in WORLDS:
         return _named(base, rest, lambda part: open_world(part, data_dir if "emnist" in part else None), data_dir)
