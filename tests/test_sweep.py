@@ -362,6 +362,20 @@ def test_the_block_is_rewritten_in_place(jobs):
     )
 
 
+def test_off_a_terminal_every_event_is_a_line(jobs):
+    stream, status = io.StringIO(), {job.run.path: Status() for job in jobs}
+    overview = Overview(jobs, 2, stream)
+    for state, tries in (("running", 1), ("running", 1), ("waiting", 1), ("running", 2), ("failed", 2)):
+        status[jobs[0].run.path] = Status(state, "exit code 1", tries=tries)
+        overview.show(status)
+    title = "mnist/bro-mlp-mfr-fixed --epochs=10 seed 0"
+    assert stream.getvalue().splitlines() == [
+        f"started   {title}  (3 runs: 1 running, 2 waiting)",
+        f"again     {title}  (exit code 1)  (3 runs: 1 running, 2 waiting)",
+        f"failed    {title}  exit code 1  (3 runs: 2 waiting, 1 failed)",
+    ]
+
+
 def test_a_config_names_its_run_by_what_is_not_default():
     assert Config().hash == Config().replace(lr=Config().lr).hash
     assert Config().hash != Config(lr=2e-4).hash

@@ -54,6 +54,8 @@ class Overview:
             now = status[job.run.path]
             was, self.before[job.run.path] = self.before.get(job.run.path), now.state
             tries, self.tries[job.run.path] = self.tries.get(job.run.path, 0), now.tries
+            if now.state == "running" and now.tries == 1 and was != "running" and not self.live:
+                lines.append(f"started   {job.title}")
             if was is None or (was == now.state and tries == now.tries):
                 continue
             if now.state == "done":
