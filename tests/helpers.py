@@ -69,3 +69,12 @@ def gradients(model: torch.nn.Module) -> dict[str, float]:
 def number(t: Tensor) -> float:
     """A scalar tensor as a number; float() warns where a gradient is wanted."""
     return t.detach().item()
+
+
+def random_arrays(n: int, shape: tuple[int, ...], train: int = 4, test: int = 2) -> tuple[np.ndarray, ...]:
+    """Noise that shows n states, so many images of each."""
+    rng = np.random.default_rng(n)
+    parts = []
+    for count in (train, test):
+        parts += [rng.integers(0, 256, (n * count, *shape), np.uint8), np.tile(np.arange(n, dtype=np.uint8), count)]
+    return tuple(parts)
