@@ -49,6 +49,8 @@ def departures(world: str, row: str) -> dict[str, object]:
         values |= CONSISTENCY
     if method != "supervised" and world == "emnist":
         values |= EMNIST_JEPA
+    if method == "jepa" and world == "emnist":
+        values |= {"standardise": True}
     if method == "bro" and world == "mnist":
         values |= {"ema_decay": 0.5}
     if method == "bro" and row.endswith("sfr-learned"):
