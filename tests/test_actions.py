@@ -248,13 +248,13 @@ def test_a_rotation_that_cannot_be_says_what_would_do(build, message):
 
 
 def embed(action: MLPAction, *k: int) -> torch.Tensor:
-    """What the network of `action` is given for k, read off its input."""
+    """What the network of `action` is given for k, as its embedding puts it out."""
     seen = []
-    handle = action.net.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    handle = action.embedding.register_forward_hook(lambda _, inputs, output: seen.append(output))
     with torch.no_grad():
         action.act(torch.zeros(len(k), action.dim), torch.tensor(k))
     handle.remove()
-    return seen[0][:, action.dim :]
+    return seen[0]
 
 
 def mlp(embedding: str, **options) -> MLPAction:
@@ -337,6 +337,13 @@ def test_every_embedding_broadcasts_as_a_rotation_does(embedding):
     assert action(z, 3).shape == (3, 5)
     assert action.angles is None
     assert not action.learned_angles
+
+
+@torch.no_grad()
+def test_the_network_reads_latent_and_embedding_side_by_side():
+    action, z, k = mlp("additive"), latents(3, 6), torch.tensor([4, -1, 0])
+    side_by_side = torch.cat((z, embed(action, 4, -1, 0)), 1)
+    assert torch.allclose(action.act(z, k), action.net(side_by_side), atol=1e-6)
 
 
 def test_the_network_reads_the_latent_and_the_action():

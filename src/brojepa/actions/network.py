@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from brojepa.actions.latent import LatentAction
 from brojepa.errors import RequestError, unknown
@@ -116,6 +117,11 @@ class MLPAction(LatentAction):
 
     def act(self, z: Tensor, k: Tensor | int) -> Tensor:
         k = self.group.coordinates(torch.as_tensor(k, device=z.device))
-        shape = torch.broadcast_shapes(z.shape[:-1], k.shape[:-1])
-        e = self.embedding(k * self.scale).expand(*shape, -1)
-        return self.net(torch.cat((z.expand(*shape, -1), e), -1))
+        first, *rest = self.net
+        assert isinstance(first, nn.Linear)
+        # the first layer reads z and k side by side: where many of one meet few of the other, each is read once
+        x = F.linear(z, first.weight[:, : self.dim])
+        x = x + F.linear(self.embedding(k * self.scale), first.weight[:, self.dim :], first.bias)
+        for layer in rest:
+            x = layer(x)
+        return x
