@@ -299,6 +299,14 @@ def test_a_worker_that_cannot_even_start_says_so_in_its_log(tmp_path):
     assert (tmp_path / LOG).read_text() == "brojepa: error: unknown command 'trian': did you mean train?\n"
 
 
+def test_a_worker_has_the_environment_of_now(tmp_path, monkeypatch):
+    for place in ("here", "there"):  # the second worker comes from the server that the first one started
+        monkeypatch.setenv("BROJEPA_DATA", str(tmp_path / place))
+        worker = workers.start(["data", "check", "emnist"], tmp_path / LOG, 1, {})
+        worker.join(60)
+        assert str(tmp_path / place) in (tmp_path / LOG).read_text()
+
+
 def test_cores_and_gpus_are_shared_out(jobs):
     local = Local(jobs, 2, [4, 7])
     assert local.threads == max(1, cores() // 2)

@@ -24,12 +24,14 @@ def start(words: Sequence[str], log: Path, threads: int, environment: Mapping[st
     goes on."""
     context = multiprocessing.get_context(METHOD)
     context.set_forkserver_preload(["brojepa.training", "brojepa.cli"])
-    process = context.Process(target=_work, args=(list(words), str(log), threads, dict(environment)), daemon=True)
+    everything = {**os.environ, **environment}  # the server has what was there when it started
+    process = context.Process(target=_work, args=(list(words), str(log), threads, everything), daemon=True)
     process.start()
     return process
 
 
 def _work(words: list[str], log: str, threads: int, environment: dict[str, str]) -> None:
+    os.environ.clear()
     os.environ.update(environment)  # before torch looks for GPUs
     if hasattr(os, "setsid"):  # a Ctrl-C on the terminal is for the sweep, which passes it on once
         os.setsid()
