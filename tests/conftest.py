@@ -1,4 +1,4 @@
-"""Shared fixtures: three small worlds on disk, and two ways to run the command.
+"""Shared fixtures: three small worlds on disk, a trained run, and two ways to run the command.
 
 `digits` is real MNIST cut down; `letters` has EMNIST's names, sizes of labels and orientation but not its images;
 `tiny` is three noisy pictures.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -39,6 +41,11 @@ class Outcome(NamedTuple):
     err: str
 
 
+Cli = Callable[..., Outcome]
+SMALL = ("--encoder", "mlp", "--latent", "32", "--epochs", "4", "--batch-size", "32", "--lr", "3e-3")
+"""Under a second on the small digits, and well above chance"""
+
+
 @pytest.fixture(autouse=True)
 def _own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees the user's data or cache."""
@@ -52,6 +59,10 @@ def write_world(directory: Path, names: tuple[str, ...], arrays: Arrays, suffix:
     for name, array in zip(names, arrays, strict=True):
         idx.write(directory / f"{name}{suffix}", array)
     return directory
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
 
 
 @contextlib.contextmanager
@@ -149,3 +160,40 @@ def brojepa_process() -> Callable[..., Outcome]:
         return Outcome(done.returncode, done.stdout, done.stderr)
 
     return run
+
+
+def one_line(outcome: Outcome, code: int) -> str:
+    """The single line of an error, and nothing on stdout."""
+    assert outcome.code == code, outcome
+    assert outcome.out == ""
+    assert re.fullmatch(r"brojepa: [^\n]+\n", outcome.err), outcome.err
+    assert "unexpected error" not in outcome.err
+    return outcome.err
+
+
+def files(directory: Path) -> list[str]:
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+
+
+@pytest.fixture(scope="session")
+def trained(cli: Cli, digits: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    """A finished run, never to be changed, and what training it printed."""
+    out = tmp_path_factory.mktemp("trained")
+    outcome = cli("train", "--world", digits, *SMALL, "--seed", 7, "--out", out)
+    assert outcome.code == 0, outcome.err
+    (result,) = out.rglob("result.json")
+    return result.parent, outcome
+
+
+@pytest.fixture
+def run(trained: tuple[Path, Outcome], tmp_path: Path) -> Path:
+    """A copy of the finished run, under tmp_path / "out", to damage."""
+    out = trained[0].parents[2]
+    shutil.copytree(out, tmp_path / "out")
+    return tmp_path / "out" / trained[0].relative_to(out)
+
+
+@pytest.fixture
+def train_again(cli: Cli, digits: Path, tmp_path: Path) -> Callable[..., Outcome]:
+    """The command that made `run`, and more flags."""
+    return lambda *more: cli("train", "--world", digits, *SMALL, "--seed", 7, "--out", tmp_path / "out", *more)
