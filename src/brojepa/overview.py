@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from brojepa.progress import duration, fraction
+from brojepa.progress import counted, duration, fraction
 from brojepa.sweep import Job, Status, seconds_left, tail
 
 STATES = ("done", "running", "elsewhere", "waiting", "failed")
@@ -75,7 +75,7 @@ class Overview:
         parts = [f"{count[state]} {state}" for state in STATES if count[state]]
         left = seconds_left(self.jobs, status, self.workers) if self.workers else None
         known = f"; about {duration(left)} left" if left else ""
-        return f"{len(self.jobs)} runs: {', '.join(parts)}{known}"
+        return f"{counted(len(self.jobs), 'run')}: {', '.join(parts)}{known}"
 
     def _running(self, status: Mapping[Path, Status]) -> list[str]:
         lines = []

@@ -196,6 +196,11 @@ def fraction(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
+def counted(count: int, thing: str) -> str:
+    """ "1 run", "12 runs"."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
 def duration(seconds: float) -> str:
     """ "8.4 s", "3 min 20 s" or "2 h 5 min"."""
     if not math.isfinite(seconds):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from brojepa import config as knobs
 from brojepa.cli.parser import Parser, add_knobs, given_knobs, integers, join_negative, preset_list
 from brojepa.errors import Interrupted, RequestError, RunError, unknown
+from brojepa.progress import counted
 
 if TYPE_CHECKING:
     from brojepa.sweep import Job
@@ -89,7 +90,7 @@ def _dry_run(jobs: Sequence[Job]) -> int:
         standing = "done" if job.run.done else f"epoch {job.epoch}/{job.config.epochs}" if job.epoch else "new"
         print(f"{standing:<12} brojepa {shlex.join(job.command()[3:])}")
     done = sum(job.run.done for job in jobs)
-    print(f"{len(jobs)} runs, {done} done, {len(jobs) - done} to do")
+    print(f"{counted(len(jobs), 'run')}, {done} done, {len(jobs) - done} to do")
     return 0
 
 
@@ -134,12 +135,12 @@ def _verdict(jobs: Sequence[Job], status: dict, interrupted: bool) -> int:
 
     done, failed = (sum(s.state == state for s in status.values()) for state in ("done", "failed"))
     if interrupted and done + failed < len(jobs):
-        raise Interrupted(f"stopped with {done} of {len(jobs)} runs done; the same command goes on")
+        raise Interrupted(f"stopped with {done} of {counted(len(jobs), 'run')} done; the same command goes on")
     for line in failures(jobs, status):
         print(line)
     if failed:
-        raise RunError(f"{failed} of {len(jobs)} runs failed; the same command tries them again")
-    print(f"{done} runs done")
+        raise RunError(f"{failed} of {counted(len(jobs), 'run')} failed; the same command tries them again")
+    print(f"{counted(done, 'run')} done")
     return 0
 
 
