@@ -237,20 +237,21 @@ def test_eval_notices_another_result(cli: Cli, run: Path) -> None:
 
 
 def test_eval_on_other_images(cli: Cli, trained: tuple[Path, Outcome], digit_arrays, tmp_path: Path) -> None:
-    """Upside down is other images of the same shape; test images of the training split are too."""
+    """Upside down is other images of the same shape; test images of the training split are too. A directory may be
+    called as it likes."""
     path, _ = trained
     a, b, c, d = digit_arrays
-    write_world(tmp_path / "flipped", MNIST.files, (a[:, ::-1], b, c[:, ::-1], d))
+    write_world(tmp_path / "not-emnist", MNIST.files, (a[:, ::-1], b, c[:, ::-1], d))
     write_world(tmp_path / "seen", MNIST.files, (a, b, a, b))
     seen = {}
-    for name in ("flipped", "seen"):
+    for name in ("not-emnist", "seen"):
         done = cli("eval", path, "--data-dir", tmp_path / name, "--json")
         assert (done.code, done.err) == (0, "")
         measured = json.loads(done.out)
         assert (measured["same_images"], measured["world"]) == (False, name)
         seen[name] = measured["metrics"]["seen"]
-    assert seen["seen"] > seen["flipped"] + 0.1
-    spoken = cli("eval", path, "--data-dir", tmp_path / "flipped").out
+    assert seen["seen"] > seen["not-emnist"] + 0.1
+    spoken = cli("eval", path, "--data-dir", tmp_path / "not-emnist").out
     assert "other images than it was trained on" in spoken
     assert "result.json" not in spoken
 

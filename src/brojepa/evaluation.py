@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from brojepa.assembly import action_sets
+from brojepa.config import needs_emnist
 from brojepa.errors import RequestError
 from brojepa.groups import Element
 from brojepa.models import Model, Supervised
@@ -270,8 +271,8 @@ def judge(world: World, train_actions: Sequence[Element], test_actions: Sequence
 def world_of(run: Run, data_dir: str | Path | None = None) -> World:
     """The world of a run, or the images in `data_dir`, which must have its shape and number of states."""
     config, facts = run.config, run.header["world"]
-    name = config.world if data_dir is None or "emnist" in config.world else str(data_dir)
-    world = open_world(name, data_dir if "emnist" in name else None)
+    name = config.world if data_dir is None or needs_emnist(config.world) else str(data_dir)
+    world = open_world(name, data_dir if needs_emnist(name) else None)
     if (world.labels, list(world.shape)) != (facts["states"], facts["shape"]):
         both = ((world.labels, world.shape), (facts["states"], facts["shape"]))
         given, wanted = (f"{n} states, {'x'.join(map(str, shape))}" for n, shape in both)

@@ -79,7 +79,7 @@ def open_world(name: str, data_dir: str | Path | None = None) -> World:
     if data_dir and not needs_emnist(name):
         raise RequestError(f"--data-dir {data_dir} is for emnist, not for {name}: for your own images use --world PATH")
     if base in WORLDS:
-        return _named(base, rest, lambda part: open_world(part, data_dir if "emnist" in part else None), data_dir)
+        return _named(base, rest, lambda part: open_world(part, data_dir if needs_emnist(part) else None), data_dir)
     path = Path(name).expanduser()
     if path.is_dir():
         layouts = [layout for layout in (MNIST, EMNIST) if any(_find(path, f) for f in layout.files)]
