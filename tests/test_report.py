@@ -176,14 +176,14 @@ def test_departures_are_what_a_preset_adds_to_the_paper() -> None:
 
 def test_every_difference_from_the_paper_is_noted(tmp_path: Path) -> None:
     name = "emnist/bro-mlp-mfr-fixed"
-    changed = PRESETS[name].replace(target="relaxed", epochs=3, lr=0.001, standardise=True, train_actions=(-2, 1))
+    changed = PRESETS[name].replace(target="relaxed", epochs=3, lr=0.001, normalise=True, train_actions=(-2, 1))
     write_run(tmp_path, changed, base=name, split="rebuilt")
     notes = notes_of(report.table(tmp_path, 2).markdown(), "bro-mlp-mfr-fixed")
     assert "fewer seeds than the paper's six" in notes
     assert "3 epochs, 25 in the paper" in notes
     assert "rebuilt EMNIST split, the official one in the paper" in notes
     told = f"config {changed.hash}, changed from {name}: "
-    assert f"{told}train-actions -2,1, standardise on, target relaxed, lr 0.001" in notes
+    assert f"{told}train-actions -2,1, normalise on, target relaxed, lr 0.001" in notes
     if report.departures(name):
         assert any(note.startswith("preset departs from the paper's plain protocol: ") for note in notes)
 

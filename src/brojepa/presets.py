@@ -49,7 +49,7 @@ def departures(world: str, row: str) -> dict[str, object]:
         values |= CONSISTENCY
     if method != "supervised" and world == "emnist":
         values |= EMNIST_JEPA
-    if method == "jepa" and world == "emnist":
+    if method != "supervised" and world == "emnist" and not row.endswith("sfr-learned"):
         values |= {"standardise": True}
     if method == "bro" and world == "mnist":
         values |= {"ema_decay": 0.5}
