@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -65,5 +66,7 @@ def test_the_environment_of_a_run_is_recorded():
     assert facts["torch"] == torch.__version__
     assert facts["threads"] == torch.get_num_threads()
     assert facts["device"] == "cpu"
+    said = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").is_file() else ""
+    assert "model name" not in said or f": {facts['device_name']}\n" in said
     commit = facts["commit"]
     assert commit is None or (isinstance(commit, str) and len(commit) == 40)

@@ -115,12 +115,21 @@ def _cpu_bf16_gain() -> tuple[float, str]:
     return gain, f"bfloat16 takes {1 / gain:.2f} of float32's time on this CPU"
 
 
+def cpu_name() -> str:
+    return _cpu("model name") or platform.processor() or platform.machine()
+
+
 def _machine() -> str:
     """A name for this CPU and torch, for what is remembered about them."""
+    facts = (cpu_name(), _cpu("flags"), platform.node(), torch.__version__)
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
+
+
+def _cpu(fact: str) -> str:
+    """What the system says of its first core; nothing where it does not say."""
     info = Path("/proc/cpuinfo")
-    cpu = info.read_text().split("\n\n")[0] if info.is_file() else platform.processor()
-    model = [line for line in cpu.splitlines() if line.startswith(("model name", "flags"))]
-    return hashlib.sha256("\n".join([*model, platform.node(), torch.__version__]).encode()).hexdigest()[:16]
+    lines = info.read_text().splitlines() if info.is_file() else []
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(fact)), "")
 
 
 def environment(placement: Placement) -> dict[str, object]:
@@ -132,9 +141,7 @@ def environment(placement: Placement) -> dict[str, object]:
         "numpy": numpy.__version__,
         "platform": platform.platform(),
         "device": str(placement.device),
-        "device_name": torch.cuda.get_device_name(placement.device)
-        if placement.device.type == "cuda"
-        else platform.processor() or platform.machine(),
+        "device_name": torch.cuda.get_device_name(placement.device) if placement.device.type == "cuda" else cpu_name(),
         "precision": str(placement.precision).removeprefix("torch."),
         "precision_reason": placement.reason,
         "threads": torch.get_num_threads(),

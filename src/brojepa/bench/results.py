@@ -23,10 +23,12 @@ def header(quick: bool) -> dict[str, Any]:
     """What every result depends on: machine, versions, threads, and when."""
     import torch  # here, so that reading results does not wait for it
 
+    from brojepa.devices import cpu_name
+
     return {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "quick": quick,
-        "machine": {"cpu": _cpu(), "cores": cores(), "memory": _memory(), "platform": platform.platform()},
+        "machine": {"cpu": cpu_name(), "cores": cores(), "memory": _memory(), "platform": platform.platform()},
         "versions": {
             "brojepa": version("brojepa"),
             "python": platform.python_version(),
@@ -36,13 +38,6 @@ def header(quick: bool) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "benchmarks": {},
     }
-
-
-def _cpu() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.is_file() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _memory() -> int | None:
