@@ -354,6 +354,17 @@ def test_the_network_reads_the_latent_and_the_action():
     assert shapes == [(256, 64 + 32), (256, 256), (64, 256)]
 
 
+def test_the_activation_of_the_network_is_a_choice():
+    z, k = latents(4, 6), torch.tensor([9, -2, 1, 0])
+    for name, function in (("relu", torch.relu), ("gelu", torch.nn.functional.gelu)):
+        action = mlp("additive", activation=name)
+        first, _, second, _, last = action.net
+        x = function(first(torch.cat((z, embed(action, 9, -2, 1, 0)), 1)))
+        assert torch.allclose(action.act(z, k), last(function(second(x))), atol=1e-6)
+    with pytest.raises(RequestError, match=r"unknown activation 'glu': did you mean gelu"):
+        mlp("additive", activation="glu")
+
+
 def test_an_unknown_embedding_is_refused_with_the_nearest():
     with pytest.raises(RequestError, match=r"unknown action embedding 'fourrier': did you mean fourier\?"):
         MLPAction(6, 10, "fourrier")

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from brojepa import losses
 from brojepa.errors import RequestError
-from brojepa.models import JEPA, Supervised, Task
+from brojepa.models import COMPARED, JEPA, Supervised, Task
 from brojepa.training import _optimizer
 
 JEPAS = {
@@ -177,15 +177,18 @@ def test_predictions_whose_state_has_no_mean_are_left_out(target):
 
 
 @pytest.mark.parametrize("composed", [(2,), (-3,), (4,), (3, -2, 2, -4)])
-def test_consistency_is_the_distance_from_one_step_to_repeated_steps(composed):
-    """Each repeated step is brought back to the length of the latent it started from, and carries no gradient."""
+@pytest.mark.parametrize("growth", [0.5, 3.0])
+def test_consistency_is_the_distance_from_one_step_to_repeated_steps(composed, growth):
+    """No repeated step is longer than the latent it started from, and none carries a gradient."""
     m, b = model(action="additive", consistency=1.0, composed_actions=composed).train(), batch()
-    z = m.encode(b.images).detach()
+    m.action.net[-1].weight.data *= growth
+    z = m.encode(b.images)
     distances = []
     for k in composed:
-        seq = z
+        seq, length = z, z.norm(dim=1, keepdim=True)
         for _ in range(abs(k)):
-            seq = F.normalize(m.act(seq, 1 if k > 0 else -1), dim=1) * z.norm(dim=1, keepdim=True)
+            seq = m.act(seq, 1 if k > 0 else -1)
+            seq = torch.where(seq.norm(dim=1, keepdim=True) > length, F.normalize(seq, dim=1) * length, seq)
         distances.append(F.mse_loss(m.act(z, k), seq.detach()))
     wanted = sum(distances) / len(composed)
     got = m.objective(b)["consistency"]
@@ -193,24 +196,43 @@ def test_consistency_is_the_distance_from_one_step_to_repeated_steps(composed):
     assert number(got) > 1e-6
     m.zero_grad()
     wanted.backward()
-    naive = [p.grad.clone() for p in m.action.parameters()]
+    naive = {name: p.grad.clone() for name, p in m.named_parameters() if p.grad is not None}
     m.zero_grad()
     got.backward()
-    for mine, p in zip(naive, m.action.parameters(), strict=True):
-        assert torch.allclose(mine, p.grad, rtol=1e-3, atol=1e-7)
+    assert {name.split(".")[0] for name in naive} == {"encoder", "action"}
+    for name, p in m.named_parameters():
+        if p.grad is not None:
+            assert torch.allclose(naive[name], p.grad, rtol=1e-3, atol=1e-7)
 
 
-def test_consistency_fades_in_between_a_tenth_and_three_tenths_of_the_run():
+def test_consistency_takes_composed_actions_in_turn():
+    """Where there are more than an image is compared on: each image some, the batch all of them."""
+    seen = []
+
+    def watch(m, count: int) -> torch.Tensor:
+        act = m.action.act
+        m.action.act = lambda z, k: seen.append(k) or act(z, k)
+        seen.clear()
+        m._consistency(torch.randn(count, 8, generator=torch.Generator().manual_seed(0)))
+        return seen[-1]
+
+    task = Task(26, (1, 8, 8), (0.3,), (0.4,))
+    composed = {k for k in range(-25, 26) if abs(k) > 1}
+    k = watch(model(task, action="additive", consistency=1.0).train(), 12)
+    assert k.shape == (12, COMPARED)
+    assert all(len(row.unique()) == COMPARED for row in k)
+    assert {int(one) for one in k.flatten()} == composed
+    assert all(int((k == one).sum()) == 2 for one in composed), "12 x 8 places, 48 actions"
+    k = watch(model(task, action="additive", consistency=1.0).train(), 2)
+    assert k.shape == (2, 24), "a small batch has them all as well"
+    assert {int(one) for one in k.flatten()} == composed
+
+
+def test_consistency_fades_in_over_three_tenths_of_the_run():
     m = model(action="additive", consistency=1.0).train()
     full = number(m.objective(batch())["consistency"])
-    shares = [number(m.objective(batch(), at)["consistency"]) / full for at in (0.0, 0.1, 0.15, 0.2, 0.3, 0.7)]
-    assert shares == pytest.approx([0, 0, 0.25, 0.5, 1, 1], abs=1e-5)
-
-
-def test_consistency_shapes_the_action_alone():
-    m = model(action="additive", consistency=1.0).train()
-    m.objective(batch())["consistency"].backward()
-    assert {name.split(".")[0] for name, g in gradients(m).items() if g} == {"action"}
+    shares = [number(m.objective(batch(), at)["consistency"]) / full for at in (0.0, 0.15, 0.3, 0.7)]
+    assert shares == pytest.approx([0, 0.5, 1, 1], abs=1e-5)
 
 
 def test_a_rotation_is_consistent_by_construction():

@@ -45,7 +45,9 @@ def build(config: Config, task: Task, generator: torch.Generator) -> Model:
 
 def _action(config: Config, dim: int, group: Group) -> LatentAction:
     if not config.rotates:
-        return MLPAction(dim, group, config.action, out_dim=config.latent, scale=config.embedding_scale)
+        return MLPAction(
+            dim, group, config.action, out_dim=config.latent, scale=config.embedding_scale, activation=config.activation
+        )
     if config.irreps or (config.action == "mfr-fixed" and not isinstance(group, Cyclic)):
         copies = config.irreps or evenly(group, dim)
         action = BlockRotation.of(group, copies) if isinstance(group, Abelian) else Representation(group, copies)

@@ -78,6 +78,7 @@ class Config:
         "the latent; default: all of them, as evenly as they go",
     )
     embedding_scale: float = knob(1.0, "the action number is multiplied by this before it is embedded")
+    activation: Literal["relu", "gelu"] = knob("relu", "of the hidden layers of that MLP")
 
     target: Literal["sampled", "mean", "relaxed"] = knob(
         "sampled",

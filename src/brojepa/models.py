@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from brojepa.targets import SlowCopy, Target
 from brojepa.worlds import Batch, Split, World
 
 CHUNK = 1000  # images encoded at once outside training
+COMPARED = 8  # composed actions that an image of a batch is compared on, at least, in the consistency term
 
 
 @dataclass(frozen=True)
@@ -286,7 +288,7 @@ class JEPA(Model):
             if w.covariance:
                 terms["covariance"] = losses.covariance(cov, w.covariance_scale)
         if w.consistency:
-            terms["consistency"] = min(1.0, max(0.0, (progress - 0.1) / 0.2)) * self._consistency(z.detach())
+            terms["consistency"] = min(1.0, progress / 0.3) * self._consistency(z)
         loss = torch.stack([getattr(w, name) * term for name, term in terms.items()]).sum()
         terms = {"loss": loss, **terms}
         if self.classifier is not None:
@@ -294,20 +296,24 @@ class JEPA(Model):
         return terms
 
     def _consistency(self, z: Tensor) -> Tensor:
-        """Acting once with a composed action must land where repeating its primitive lands, for each of them.
+        """Acting once with a composed action must land where repeating its primitive lands.
 
-        The repeated side is the target: it carries no gradient, and every step is brought back to the length it
-        started from, or a network that has not yet learned its primitives would chase its own growing output. z
-        carries none either: the term shapes the action alone. For the same reason it fades in between a tenth and
-        three tenths of the run, when primitives are worth repeating.
+        The repeated side is the target: it carries no gradient, and no step may make it longer than z, or a network
+        that has not yet learned its primitives would chase its own growing output. The side that acts once shapes
+        encoder and action both. An image is compared on some of the composed actions, the next image on the next
+        ones, so that a batch has them all. The term fades in over the first three tenths of the run: primitives are
+        learned first, but not without ever having seen the numbers that are to come.
         """
         (composed, primitive, steps), repeated = self.plans.to(z.device), self.repeated.to(z.device)
+        few = min(len(composed), max(COMPARED, math.ceil(len(composed) / len(z))))
+        row = torch.arange(len(z), device=z.device)[:, None]
+        mine = (row * few + torch.arange(few, device=z.device)) % len(composed)
         z = z[:, None]
         with torch.no_grad():
             length = z.norm(dim=-1, keepdim=True)
             path = [z.expand(-1, len(repeated), -1)]
             for _ in range(self.longest_plan):
                 ahead = self.predict(path[-1], repeated.expand(len(z), -1))
-                path.append(ahead * length / ahead.norm(dim=-1, keepdim=True).clamp(min=1e-12))
-            goal = torch.stack(path)[steps, :, primitive].transpose(0, 1)
-        return losses.invariance(self.predict(z, composed.expand(len(z), -1)), goal)
+                path.append(ahead * (length / ahead.norm(dim=-1, keepdim=True).clamp(min=1e-12)).clamp(max=1))
+            goal = torch.stack(path)[steps[mine], row, primitive[mine]]
+        return losses.invariance(self.predict(z, composed[mine]), goal)

@@ -37,7 +37,7 @@ def paper_row(world: str, row: str) -> Config:
     if method == "jepa":
         values["checkpoint"] = "last"
     if variant == "consistency":
-        values |= {"consistency": 10.0, "epochs": 200 if encoder == "resnet18" else 25}
+        values |= {"consistency": 25.0, "epochs": 200 if encoder == "resnet18" else 25}
     return Config().replace(**values)
 
 
@@ -59,7 +59,8 @@ def departures(world: str, row: str) -> dict[str, object]:
 
 
 CONSISTENCY: dict[str, object] = {
-    "embedding_scale": 0.3, "standardise": True, "lr": 3e-3, "probe_lr": 1.0, "schedule": "one-cycle",
+    "activation": "gelu", "embedding_scale": 0.3, "standardise": True,
+    "lr": 3e-3, "probe_lr": 1.0, "schedule": "one-cycle",
 }  # fmt: skip
 EMNIST_JEPA: dict[str, object] = {"covariance_scale": "dim", "regularise": "context", "ema_decay": 0.99}
 

@@ -75,6 +75,7 @@ class Hybrid(nn.Module):
         return torch.cat((sign, self.project(fourier_features(k.abs()))), -1)
 
 
+ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU}
 EMBEDDINGS = {"additive": Additive, "lookup": Lookup, "linear": Linear, "fourier": Fourier, "hybrid": Hybrid}
 
 
@@ -87,6 +88,8 @@ class MLPAction(LatentAction):
         embedding: additive for every group; lookup, linear, fourier or hybrid for cycles.
         scale: k is multiplied by this before it is embedded (lookup aside): 1 in the paper; 2 pi / n makes
             the Fourier features periodic in n.
+        activation: of the hidden layers, relu or gelu. Units of the latter do not die of numbers far from those that
+            they were trained on.
     """
 
     def __init__(
@@ -99,10 +102,13 @@ class MLPAction(LatentAction):
         hidden: int = 256,
         embedding_dim: int = 32,
         scale: float = 1.0,
+        activation: str = "relu",
     ) -> None:
         super().__init__()
         if embedding not in EMBEDDINGS:
             raise unknown("action embedding", embedding, EMBEDDINGS)
+        if activation not in ACTIVATIONS:
+            raise unknown("activation", activation, ACTIVATIONS)
         self.group = Cyclic(group) if isinstance(group, int) else group
         if embedding != "additive" and not isinstance(self.group, Cyclic):
             raise RequestError(f"the {embedding} embedding is for cycles, not for {self.group}: use additive")
@@ -110,8 +116,8 @@ class MLPAction(LatentAction):
         self.scale = 1.0 if embedding == "lookup" else scale
         self.embedding = EMBEDDINGS[embedding](self.group, embedding_dim)
         self.net = nn.Sequential(
-            nn.Linear(dim + embedding_dim, hidden), nn.ReLU(),
-            nn.Linear(hidden, hidden), nn.ReLU(),
+            nn.Linear(dim + embedding_dim, hidden), ACTIVATIONS[activation](),
+            nn.Linear(hidden, hidden), ACTIVATIONS[activation](),
             nn.Linear(hidden, self.out_dim),
         )  # fmt: skip
 
