@@ -1,0 +1,282 @@
+"""`brojepa report` as a user meets it: formats, per action, two rows compared, and what goes wrong."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import largest_file
+from reporting import Cli, cells, line_of, write_run
+
+from brojepa import report
+from brojepa.presets import PRESETS
+from brojepa.report.records import METRICS
+
+# Formats
+
+
+@pytest.fixture
+def several(tmp_path: Path) -> Path:
+    """Runs with whatever makes a table hard to write: other worlds, changes, odd names, several seeds."""
+    for seed in range(3):
+        write_run(tmp_path, "mnist/supervised-mlp", seed, rollout=None, knn=0.3 + seed / 100)
+        write_run(tmp_path, "mnist/jepa-mlp-consistency", seed, knn=0.4 - seed / 7)
+        write_run(tmp_path, PRESETS["mnist/fast"].replace(lr=0.3), seed, base="mnist/fast")
+    odd = PRESETS["mnist/fast"].replace(world="/data/a_b%|&#$~^{}.npz", test_actions=(2, -3))
+    write_run(tmp_path, odd, base="mnist/fast")
+    return tmp_path
+
+
+VIEWS: dict[str, Callable[[Path], Any]] = {
+    "table": report.table,
+    "table 1": lambda path: report.table(path, 1),
+    "table 2": lambda path: report.table(path, 2, intervals=True),
+    "runs": report.runs,
+    "per action": report.per_action,
+    "compare": lambda path: report.compare(path, "mnist/supervised-mlp", "mnist/jepa-mlp-consistency"),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_markdown_tables_are_whole_and_aligned(several: Path, name: str) -> None:
+    text = VIEWS[name](several).markdown()
+    tables = re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE)
+    assert tables
+    for table in tables:
+        lines = table.splitlines()
+        assert len({len(line) for line in lines}) == 1
+        assert len({len(cells(line)) for line in lines}) == 1
+        assert re.fullmatch(r"\|(-{3,}\|)+", lines[1])
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_latex_tabulars_are_whole_and_escaped(several: Path, name: str) -> None:
+    text = VIEWS[name](several).latex()
+    bodies = re.findall(r"\\begin\{tabular\}\{(l+)\}\n(.*?)\\end\{tabular\}", text, re.DOTALL)
+    assert len(bodies) == text.count(r"\begin{tabular}") > 0
+    for columns, body in bodies:
+        assert [body.count(rf"\{rule}rule") for rule in ("top", "bottom")] == [1, 1]
+        for line in re.findall(r"^(.*) \\\\$", body, re.MULTILINE):
+            spans = re.match(r"\\multicolumn\{(\d+)\}", line)
+            count = int(spans[1]) if spans else len(re.findall(r"(?<!\\)&", line)) + 1
+            assert count == len(columns)
+    bare = re.sub(r"^% .*$", "", text, flags=re.MULTILINE)
+    bare = re.sub(r"\\[&%$#_{}]", "", bare)
+    assert not re.findall(r"[%#~^]", bare)
+    assert bare.isascii()
+    assert bare.count("$") % 2 == 0
+    depth = list(itertools.accumulate({"{": 1, "}": -1}.get(letter, 0) for letter in bare))
+    assert min(depth) == depth[-1] == 0
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_csv_and_json_say_the_same(several: Path, name: str) -> None:
+    view = VIEWS[name](several)
+    told = json.loads(view.json(), parse_constant=pytest.fail)
+    lines = list(csv.DictReader(io.StringIO(view.csv())))
+    assert len(lines) == len(told) > 0
+    for line, values in zip(lines, told, strict=True):
+        assert list(line) == list(values)
+        for key, value in values.items():
+            if isinstance(value, float):
+                assert float(line[key]) == value
+            elif value is None:
+                assert line[key] == ""
+
+
+def test_latex_has_the_papers_methods_and_all_five_metrics(several: Path) -> None:
+    text = report.table(several, 1).latex()
+    assert r"MLP w/ multi-frequency rotation (MFR, fixed) & 0 & -- & no runs & 0.9724 $\pm$ 0.0014" in text
+    for title in ("seen", "zero-shot", "train", "rollout", "k-NN"):
+        assert f" {title} & paper & diff" in text
+
+
+def test_out_writes_the_file_whole_or_not_at_all(cli: Cli, several: Path) -> None:
+    printed = cli("report", several).out
+    out = several / "table.md"
+    assert cli("report", several, "--out", out) == (0, "", "")
+    assert out.read_text() == printed
+    with largest_file(100):
+        done = cli("report", several, "--format", "csv", "--out", out)
+    assert done.code == 1
+    assert f"cannot write {out}" in done.err
+    assert out.read_text() == printed
+    assert [path.name for path in several.iterdir() if path.is_file()] == ["table.md"]
+
+
+# Accuracy per action
+
+
+def test_per_action_is_mean_and_deviation_over_seeds(cli: Cli, tmp_path: Path) -> None:
+    for seed, value in enumerate((0.5, 0.6)):
+        write_run(tmp_path, "mnist/jepa-mlp", seed, per_action={"-1": 0.9, "+1": 0.8, "+10": value, "+2": value})
+    told = {line["action"]: line for line in report.per_action(tmp_path).rows()}
+    assert list(told) == ["-1", "+1", "+2", "+10"]
+    assert told["+2"]["mean"] == pytest.approx(0.55)
+    assert told["+2"]["std"] == pytest.approx(0.1 / math.sqrt(2))
+    assert [line["trained"] for line in told.values()] == [True, True, False, False]
+    text = cli("report", tmp_path, "--per-action", "--table", "1").out
+    assert line_of(text, "-1")[1] == "0.9000 ± 0.0000 *"
+    assert line_of(text, "+2")[1] == "0.5500 ± 0.0707"
+
+
+def test_per_action_needs_run_directories(cli: Cli, tmp_path: Path) -> None:
+    write_run(tmp_path / "a", "mnist/jepa-mlp")
+    write_run(tmp_path / "b", "mnist/jepa-mlp", seed=1)
+    (tmp_path / "b.csv").write_text(report.runs(tmp_path / "b").csv())
+    done = cli("report", tmp_path / "b.csv", "--per-action")
+    assert (done.code, done.out) == (2, "")
+    assert "accuracies per action are in result.json only: give run directories" in done.err
+    done = cli("report", tmp_path / "a", tmp_path / "b.csv", "--per-action")
+    assert (done.code, done.err) == (0, "brojepa: 1 run from CSV without accuracies per action left out\n")
+
+
+# Two rows compared
+
+
+def test_comparison_pairs_shared_seeds(cli: Cli, tmp_path: Path) -> None:
+    name, changed = "mnist/jepa-mlp", PRESETS["mnist/jepa-mlp"].replace(lr=0.1)
+    for seed, value in {0: 0.9, 1: 0.8, 2: 0.85, 7: 0.1}.items():
+        write_run(tmp_path, name, seed, seen=value)
+    for seed, value in {0: 0.7, 1: 0.65, 2: 0.75, 9: 0.99}.items():
+        write_run(tmp_path, changed, seed, base=name, seen=value, rollout=None)
+    view = report.compare(tmp_path, name, changed.hash)
+    told = {line["metric"]: line for line in view.rows()}
+    assert list(told) == ["train", "seen", "zero_shot", "knn"]  # no rollout to compare
+    seen = told["seen"]
+    differences = np.array([0.2, 0.15, 0.1])
+    assert seen["seeds"] == [0, 1, 2]
+    assert (seen["difference"], seen["std"]) == pytest.approx((0.15, 0.05))
+    half = 4.302653 * 0.05 / math.sqrt(3)
+    assert (seen["low"], seen["high"]) == pytest.approx((0.15 - half, 0.15 + half))
+    t = differences.mean() / (0.05 / math.sqrt(3))
+    assert seen["p_t_test"] == pytest.approx(2 / ((2 + t * t) * (1 + t / math.sqrt(2 + t * t))))  # 2 degrees of freedom
+    assert seen["p_sign_flip"] == 2 / 8
+    assert told["train"]["p_t_test"] == told["train"]["p_sign_flip"] == 1
+    done = cli("report", tmp_path, "--compare", name, changed.hash)
+    assert f"{name} less {changed.hash}, 3 shared seeds: 0, 1, 2" in done.out
+    assert line_of(done.out, "seen")[1:5] == ["0.8500", "0.7000", "+0.1500", "0.0500"]
+
+
+def test_comparison_that_cannot_be_made(cli: Cli, tmp_path: Path) -> None:
+    changed = PRESETS["mnist/supervised-mlp"].replace(lr=0.1)
+    write_run(tmp_path, "mnist/jepa-mlp", 0)
+    write_run(tmp_path, "mnist/fast", 1)
+    write_run(tmp_path, changed, 0, base="mnist/supervised-mlp")
+    for names, expected in {
+        ("mnist/jepa-mlp", "mnist/fast"): "mnist/jepa-mlp has seeds 0 and mnist/fast has 1: a comparison needs two",
+        ("mnist/jepa-mpl", "mnist/fast"): "unknown row 'mnist/jepa-mpl': did you mean mnist/jepa-mlp",
+        ("mnist/supervised-mlp", "mnist/fast"): f"only runs with changed values: name one by its hash, {changed.hash}",
+    }.items():
+        done = cli("report", tmp_path, "--compare", *names)
+        assert (done.code, done.out) == (2, "")
+        assert expected in done.err
+
+
+# What goes wrong
+
+
+WRONG = [  # RUNS stands for a directory with a run, EMPTY for one without
+    (["RUNS", "--table", "3"], "unknown table '3': choose from 1, 2"),
+    (["RUNS", "--format", "markdwon"], "unknown format 'markdwon': choose from md, csv, latex, json"),
+    (["RUNS", "--format", "latx"], "unknown format 'latx': did you mean latex"),
+    (["RUNS", "--per-actoin"], "unknown flag '--per-actoin': did you mean --per-action"),
+    (["RUNS", "--compare", "mnist/fast"], "--compare: expected 2 arguments"),
+    (["RUNS", "--runs", "--per-action"], "not allowed with argument --runs"),
+    (["RUNS", "--table", "1", "--compare", "a", "b"], "--table: not allowed with argument --compare"),
+    (["RUNS", "--runs", "--table", "2"], "none of these runs is in table 2"),
+    ([], "no such path: runs"),
+    (["no/such"], "no such path: no/such"),
+    (["EMPTY"], "no runs under"),
+    (["RUNS/other.csv"], "is not a CSV of runs"),
+    (["RUNS/mnist/jepa-mlp/seed-0/result.json"], "is not a CSV of runs"),
+    (["RUNS/unfinished"], "only 1 that are not finished"),
+]
+
+
+@pytest.mark.parametrize(("words", "expected"), WRONG, ids=[" ".join(words) for words, _ in WRONG])
+def test_wrong_request_is_one_line_and_exit_2(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], expected: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    write_run(tmp_path / "some", "mnist/jepa-mlp")
+    write_run(tmp_path / "some" / "unfinished", "mnist/fast", unfinished=True)
+    (tmp_path / "some" / "other.csv").write_text("a,b\n1,2\n")
+    done = cli("report", *(word.replace("RUNS", "some").replace("EMPTY", "empty") for word in words))
+    assert (done.code, done.out) == (2, "")
+    assert re.fullmatch(r"brojepa: error: [^\n]+\n", done.err)
+    assert expected in done.err
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "expected"),
+    [
+        ("result.json", "{", "is damaged"),
+        ("result.json", "[]", "is not a run's result"),
+        ("result.json", '{"metrics": {}}', "is not a run's result (no world)"),
+        ("result.json", '{"metrics": []}', "is not a run's result"),
+        ("config.json", "{", "is damaged"),
+        ("config.json", '{"config": {"lr": -1}, "seed": 0, "world": {}}', "config.json: --lr must be above 0"),
+        ("env.json", "{", "is damaged"),
+    ],
+)
+def test_damaged_run_is_one_line_that_names_the_file(
+    cli: Cli, tmp_path: Path, file: str, text: str, expected: str
+) -> None:
+    path = write_run(tmp_path, "mnist/jepa-mlp")
+    (path / file).write_text(text)
+    done = cli("report", tmp_path)
+    assert (done.code, done.out) == (1, "")
+    assert re.fullmatch(r"brojepa: error: [^\n]+\n", done.err)
+    assert str(path / file) in done.err
+    assert expected in done.err
+
+
+def test_metric_that_is_no_number_is_refused(cli: Cli, tmp_path: Path) -> None:
+    path = write_run(tmp_path, "mnist/jepa-mlp", seen=math.nan)
+    done = cli("report", tmp_path)
+    assert done.code == 1
+    assert f"{path / 'result.json'} is not a run's result (seen is nan)" in done.err
+
+
+# The real thing
+
+
+def test_a_trained_run_is_reported(cli: Cli, digits: Path, tmp_path: Path) -> None:
+    words = ("--encoder", "mlp", "--latent", "32", "--epochs", "1", "--batch-size", "32", "--quiet")
+    assert cli("train", "--world", digits, *words, "--out", tmp_path) == (0, "", "")
+    result = json.loads(next(tmp_path.rglob("result.json")).read_text())
+    (told,) = json.loads(cli("report", tmp_path, "--format", "json").out)
+    assert (told["world"], told["seeds"], told["epochs"]) == ("digits", [0], 1)
+    assert told["chance"] == 0.1
+    assert {name: told[name] for name in METRICS} == result["metrics"]
+    (note,) = told["notes"]
+    assert note.startswith(f"config {result['config_hash']}, changed from mnist/fast: world digits, encoder mlp")
+    (run,) = json.loads(cli("report", tmp_path, "--runs", "--format", "json").out)
+    for name in ("kept_epoch", "seconds", "images_per_second", "parameters", "validation_loss", "zero_shot_kind"):
+        assert run[name] == result[name]
+    assert run["threads"] == 1
+    actions = {line["action"]: line["mean"] for line in report.per_action(tmp_path).rows()}
+    assert actions == result["per_action"]
+
+
+def test_report_does_not_wait_for_torch(several: Path) -> None:
+    script = (
+        "import sys\nfrom brojepa.cli import main\n"
+        "code = main(['report', *sys.argv[1:]])\n"
+        "sys.exit(code or 'torch' in sys.modules or 'numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(several)], capture_output=True)
+    assert done.returncode == 0, done.stderr
