@@ -24,7 +24,7 @@ from brojepa.groups import Cyclic, Element, Group, parse
 from brojepa.targets import SlowCopy, Target
 from brojepa.worlds import Batch, Split, World
 
-CHUNK = 1000  # images encoded at once outside training
+CHUNK = 128  # images encoded at once outside training; a CPU's caches hold a ResNet's activations of no more
 COMPARED = 8  # composed actions that an image of a batch is compared on, at least, in the consistency term
 
 
