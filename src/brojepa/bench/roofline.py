@@ -3,7 +3,7 @@
 Every matrix product and convolution of a step, forward and backward, is recorded with its shapes, strides and
 precision, then timed alone on like tensors. Their operations over their best times are the ceiling; the same
 operations over the time of a step are what is reached. A small model leaves cores idle between its products, so it is
-also stepped as `brojepa sweep` runs it, once on each core, against the same ceiling.
+also stepped as `brojepa sweep` runs it, once on each core, against its products alone, run once on each core too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from brojepa.sweep import cores
 from brojepa.worlds import open_world
 
 GOALS = {"mnist/bro-mlp-mfr-fixed": 0.5, "mnist/fast": 0.5, "mnist/bro-resnet18-mfr-fixed": 0.65}
-ENOUGH = 0.05  # seconds for which an operation is repeated, at least; none when quick
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ class Record(TorchDispatchMode):
     def flops(self) -> int:
         return sum(call.flops * call.count for call in self.calls.values())
 
-    def best_seconds(self, device: torch.device, enough: float = ENOUGH) -> float:
+    def best_seconds(self, device: torch.device, enough: float) -> float:
         """Of all calls, each at its best and alone."""
         with torch.no_grad():
             return sum(call.best_seconds(device, enough) * call.count for call in self.calls.values())
@@ -106,21 +105,20 @@ def measure(effort: Effort) -> Measured:
         config = _config(name, effort.quick)
         training = Stepper(config, world, effort.device)
         training.advance(2)
-        with Record() as record:
-            training.advance()
-        best = record.best_seconds(training.device, 0.0 if effort.quick else ENOUGH)
-        alone = training.seconds_per_step(effort.repeats, _block(effort.quick))
-        ways: list[tuple[str, int, float, float | None]] = [(config.encoder, 1, alone, goal)]
+        record = recorded(training)
+        products = record.best_seconds(training.device, _enough(effort.quick))
+        ways = [(config.encoder, 1, training.seconds_per_step(effort.repeats, _block(effort.quick)), products)]
         if config.encoder == "mlp" and training.device.type == "cpu":
-            ways.append((f"{config.encoder}, a run on each core", cores(), _side_by_side(name, effort), None))
-        for way, runs, step, least in ways:
-            share = Ratio(way, runs * best / step, least=least)
+            ways.append((f"{config.encoder}, a run on each core", cores(), *_side_by_side(name, effort)))
+        for way, runs, step, products in ways:
+            share = Ratio(way, products / step, least=goal)
             ratios.append(share)
             rows.append(
                 {
                     "preset": name, "runs": runs, "precision": str(training.placement.precision).removeprefix("torch."),
                     "batch": training.batch_size, "GFLOP a step": record.flops / 1e9, "step, ms": 1000 * step,
-                    "GFLOP/s": runs * record.flops / step / 1e9, "ceiling, GFLOP/s": record.flops / best / 1e9,
+                    "GFLOP/s": runs * record.flops / step / 1e9,
+                    "ceiling, GFLOP/s": runs * record.flops / products / 1e9,
                     "share": share.value,
                 }
             )  # fmt: skip
@@ -141,16 +139,31 @@ def _block(quick: bool) -> float:
     return 0.01 if quick else 0.3
 
 
-def _side_by_side(name: str, effort: Effort) -> float:
-    """Seconds of a step where every core has a run of its own, started together; the mean of them."""
+def _enough(quick: bool) -> float:
+    """Seconds for which an operation is repeated, at least."""
+    return 0.0 if quick else 0.05
+
+
+def _side_by_side(name: str, effort: Effort) -> tuple[float, float]:
+    """Seconds of a step, and of its products alone, where every core has a run of its own, started together: the
+    means over them."""
     arguments = {"name": name, "quick": effort.quick, "repeats": effort.repeats}
     with ThreadPoolExecutor(cores()) as pool:
         runs = [pool.submit(fresh, __name__, "on_one_thread", **arguments) for _ in range(cores())]
-    return statistics.mean(run.result()[0] for run in runs)
+    steps, products = zip(*(run.result()[0] for run in runs), strict=True)
+    return statistics.mean(steps), statistics.mean(products)
 
 
-def on_one_thread(name: str, quick: bool, repeats: int) -> float:
-    """Seconds of a step on one thread: what each of those processes measures."""
+def on_one_thread(name: str, quick: bool, repeats: int) -> tuple[float, float]:
+    """Seconds of a step on one thread, and of its products alone: what each of those processes measures."""
     torch.set_num_threads(1)
     training = Stepper(_config(name, quick), open_world("mnist"), "cpu")
-    return training.seconds_per_step(repeats, _block(quick))
+    step = training.seconds_per_step(repeats, _block(quick))
+    return step, recorded(training).best_seconds(training.device, _enough(quick))
+
+
+def recorded(training: Stepper) -> Record:
+    """The products and convolutions of one step."""
+    with Record() as record:
+        training.advance()
+    return record
