@@ -1,13 +1,14 @@
 # make train: set up, train the recommended model on the bundled MNIST, print what it learned
 # make test:  set up, run the whole test suite
 # make check: lint and types
+# make docs:  fill the tables of the documents from results/
 # make test-slurm: sweeps on a Slurm that the tests bring up here; as root it installs slurm-wlm and munge if need be
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: train test test-slurm check setup clean
+.PHONY: train test test-slurm check docs setup clean
 
 train: $(VENV)/.installed
 	$(BIN)/brojepa train
@@ -26,6 +27,9 @@ check: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+docs: $(VENV)/.installed
+	$(BIN)/python docs/fill.py
 
 setup: $(VENV)/.installed
 

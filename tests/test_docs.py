@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import statistics
 import textwrap
 from pathlib import Path
@@ -143,6 +144,12 @@ def test_the_cycles_told_are_those_of_the_committed_angles():
 def test_the_reproduction_page_shows_the_tables_of_the_committed_runs(number):
     page = (ROOT / "docs" / "reproduction.md").read_text()
     assert report.table(ROOT / "results", table=number).markdown() in page
+
+
+def test_filling_the_documents_changes_nothing():
+    """`make docs` was run after the last change of results/."""
+    for file, text in runpy.run_path(str(ROOT / "docs" / "fill.py"))["filled"]().items():
+        assert file.read_text() == text, file
 
 
 def test_the_committed_csv_is_that_of_the_committed_runs():

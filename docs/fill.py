@@ -1,0 +1,91 @@
+"""Fill the tables of the documents, and results/runs.csv, from the runs and benchmarks in results/: `make docs`.
+
+Rows that a person chose (the README's, those of worlds.md) stay; their numbers are written anew. Rows that follow from
+the runs (the paper's tables, every run with learned angles) are made anew. tests/test_docs.py checks all of them by
+itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from pathlib import Path
+from typing import Any
+
+from brojepa import report
+from brojepa.bench.results import Results, read
+from brojepa.config import Config, words
+from brojepa.modulus import infer_modulus
+from brojepa.presets import PRESETS
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results"
+PAGES = ("reproduction", "algebra", "performance")
+Runs = dict[str, list[dict[str, Any]]]
+
+
+def committed() -> Runs:
+    """Results by preset and flags, as one would type them; of each the seeds in order."""
+    runs: Runs = {}
+    for file in sorted(RESULTS.rglob("result.json")):
+        header = json.loads((file.parent / "config.json").read_text())
+        base = header["preset"] or header["base"]
+        name = " ".join([base, *words(Config.from_dict(header["config"]), PRESETS[base])])
+        runs.setdefault(name, []).append({**json.loads(file.read_text()), "config": header["config"]})
+    return {name: sorted(done, key=lambda r: r["seed"]) for name, done in sorted(runs.items())}
+
+
+def mean(values: list[float | None], digits: int = 4) -> str:
+    known = [v for v in values if v is not None]
+    if len(known) < len(values):
+        return "-"
+    spread = f" ± {statistics.stdev(known):.{digits}f}" if len(known) > 1 else ""
+    return f"{statistics.mean(known):.{digits}f}{spread}"
+
+
+def between(text: str, mark: str, new: str) -> str:
+    """The text with what stands between <!-- mark --> and <!-- /mark --> replaced."""
+    start, end = f"<!-- {mark} -->\n", f"<!-- /{mark} -->"
+    before, rest = text.split(start)
+    return before + start + new + end + rest.split(end)[1]
+
+
+def chosen(text: str, runs: Runs) -> str:
+    """Rows `name` | seeds | seen | zero-shot | rollout | k-NN | kind | ..., with their numbers anew."""
+
+    def row(match: re.Match[str]) -> str:
+        done, rest = runs[match[1]], match[2].split(" | ")[6:]
+        cells = [mean([r["metrics"][m] for r in done]) for m in ("seen", "zero_shot", "rollout", "knn")]
+        return f"| `{match[1]}` | " + " | ".join([str(len(done)), *cells, done[0]["zero_shot_kind"], *rest]) + " |"
+
+    return re.sub(r"^\| `(\w+/[^`]+)` \| (.*) \|$", row, text, flags=re.MULTILINE)
+
+
+def cycles(runs: Runs) -> str:
+    rows = ["| run | states | seeds | cycle read off the angles |", "|---|---|---|---|"]
+    for name, done in runs.items():
+        if done[0]["config"]["action"] == "mfr-learned":
+            found = ", ".join(str(infer_modulus(r["angles"])[0] or "none") for r in done)
+            rows.append(f"| `{name}` | {round(1 / done[0]['chance'])} | {len(done)} | {found} |")
+    return "\n".join(rows) + "\n"
+
+
+def filled() -> dict[Path, str]:
+    """Every file that is filled, as it should be."""
+    runs = committed()
+    text = {name: (ROOT / name).read_text() for name in ("README.md", *(f"docs/{page}.md" for page in PAGES))}
+    for page in ("README.md", "docs/reproduction.md"):
+        text[page] = chosen(text[page], runs)
+    for number in (1, 2):
+        table = report.table(RESULTS, table=number).markdown()
+        text["docs/reproduction.md"] = between(text["docs/reproduction.md"], f"table {number}", table)
+    text["docs/algebra.md"] = between(text["docs/algebra.md"], "cycles", cycles(runs))
+    bench = Results(read(RESULTS / "bench.json")).markdown()
+    text["docs/performance.md"] = between(text["docs/performance.md"], "bench", bench)
+    return {RESULTS / "runs.csv": report.runs(RESULTS).csv(), **{ROOT / name: page for name, page in text.items()}}
+
+
+if __name__ == "__main__":
+    for file, content in filled().items():
+        file.write_text(content)
