@@ -42,6 +42,7 @@ VIEWS: dict[str, Callable[[Path], Any]] = {
     "table": report.table,
     "table 1": lambda path: report.table(path, 1),
     "table 2": lambda path: report.table(path, 2, intervals=True),
+    "within": lambda path: report.table(path, within=3),
     "runs": report.runs,
     "per action": report.per_action,
     "compare": lambda path: report.compare(path, "mnist/supervised-mlp", "mnist/jepa-mlp-consistency"),
@@ -142,6 +143,27 @@ def test_per_action_needs_run_directories(cli: Cli, tmp_path: Path) -> None:
     assert (done.code, done.err) == (0, "brojepa: 1 run from CSV without accuracies per action left out\n")
 
 
+def test_zero_shot_within_a_size_is_the_mean_over_the_held_out_actions_up_to_it(cli: Cli, tmp_path: Path) -> None:
+    measured = {"-3": 0.1, "-2": 0.2, "-1": 0.9, "+1": 0.8, "+2": 0.4, "+3": 0.5, "+9": 1.0}
+    write_run(tmp_path / "digits", "mnist/jepa-mlp", zero_shot=0.44, per_action=measured)
+    for size, mean in {2: 0.3, 3: 0.3, 9: 0.44, 30: 0.44}.items():
+        (line,) = [r for r in report.table(tmp_path, 1, within=size).rows() if r["n"]]
+        assert line["zero_shot"] == pytest.approx(mean)
+        assert (line["seen"], line["rollout"], line["knn"]) == (report.table(tmp_path).rows()[0]["seen"], None, None)
+    text = cli("report", tmp_path, "--table", "1", "--within", "2").out
+    assert "zero-shot over actions up to ±2" in text
+    assert line_of(text, "jepa-mlp")[6] == "0.3000"
+    assert "rollout" not in text
+
+    write_run(tmp_path / "torus", "torus/fast", per_action={"1:0": 0.9, "2:3": 0.8})
+    assert cli("report", tmp_path, "--within", "3").err == (
+        "brojepa: 1 run without accuracies of numbered actions left out\n"
+    )
+    done = cli("report", tmp_path / "torus", "--within", "3")
+    assert (done.code, done.out) == (2, "")
+    assert "give run directories of a cycle" in done.err
+
+
 # Two rows compared
 
 
@@ -195,6 +217,8 @@ WRONG = [  # RUNS stands for a directory with a run, EMPTY for one without
     (["RUNS", "--compare", "mnist/fast"], "--compare: expected 2 arguments"),
     (["RUNS", "--runs", "--per-action"], "not allowed with argument --runs"),
     (["RUNS", "--table", "1", "--compare", "a", "b"], "--table: not allowed with argument --compare"),
+    (["RUNS", "--within", "1"], "--within 1: give the largest held-out action to count, 2 or more"),
+    (["RUNS", "--within", "2", "--runs"], "--within: not allowed with argument --runs"),
     (["RUNS", "--runs", "--table", "2"], "none of these runs is in table 2"),
     ([], "no such path: runs"),
     (["no/such"], "no such path: no/such"),

@@ -28,10 +28,16 @@ def report(argv: list[str]) -> int:
     what.add_argument("--per-action", action="store_true", help="accuracy of every action")
     what.add_argument("--runs", action="store_true", help="one line a run")
     what.add_argument("--compare", nargs=2, metavar="ROW", help="compare two rows over the seeds they share")
+    parser.add_argument(
+        "--within", type=int, metavar="SIZE", help="zero-shot over held-out actions of at most this size, not all"
+    )
     parser.add_argument("--out", metavar="FILE", help="write to a file, not to the screen")
     args = parser.parse(argv)
     if args.table and args.compare:
         parser.error("argument --table: not allowed with argument --compare")
+    for other in ("per_action", "runs", "compare"):
+        if args.within is not None and getattr(args, other):
+            parser.error(f"argument --within: not allowed with argument --{other.replace('_', '-')}")
 
     from brojepa import report as reports
     from brojepa.files import write_atomically
@@ -48,7 +54,7 @@ def report(argv: list[str]) -> int:
     elif args.per_action:
         view = reports.per_action(args.paths, table)
     else:
-        view = reports.table(args.paths, table, intervals=args.intervals)
+        view = reports.table(args.paths, table, intervals=args.intervals, within=args.within)
     text = reports.FORMATS[args.format](view)
     for remark in view.remarks:
         print(f"brojepa: {remark}", file=sys.stderr)

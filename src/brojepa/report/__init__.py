@@ -30,10 +30,23 @@ __all__ = [
 Paths = str | Path | Iterable[str | Path]
 
 
-def table(paths: Paths = "runs", table: int | None = None, *, intervals: bool = False) -> Table:
-    """One of the paper's two tables with our runs in it, or every config found; `intervals` shows 95 % intervals."""
+def table(
+    paths: Paths = "runs", table: int | None = None, *, intervals: bool = False, within: int | None = None
+) -> Table:
+    """One of the paper's two tables with our runs in it, or every config found; `intervals` shows 95 % intervals,
+    `within` zero-shot over held-out actions of at most that size."""
     found = _find(paths)
-    return Table(_sections(found, table), intervals, _remarks(found))
+    remarks = _remarks(found)
+    if within is not None:
+        if within < 2:
+            raise RequestError(f"--within {within}: give the largest held-out action to count, 2 or more")
+        known = [r for r in found.records if r.per_action and all(map(_is_number, r.per_action))]
+        if not known:
+            raise RequestError("--within needs accuracies of numbered actions: give run directories of a cycle")
+        if len(known) < len(found.records):
+            remarks.append(f"{_count(len(found.records) - len(known))} without accuracies of numbered actions left out")
+        found = Found([record.within(within) for record in known], found.unfinished)
+    return Table(_sections(found, table), intervals, remarks, within)
 
 
 def runs(paths: Paths = "runs", table: int | None = None) -> Runs:
@@ -109,6 +122,10 @@ def _named(lines: list[Line], name: str) -> Line:
 
 def _remarks(found: Found) -> list[str]:
     return [f"{_count(found.unfinished)} not finished, left out"] if found.unfinished else []
+
+
+def _is_number(action: str) -> bool:
+    return action.lstrip("+-").isdecimal()
 
 
 def _count(runs: int) -> str:

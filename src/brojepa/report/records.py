@@ -11,7 +11,7 @@ import json
 import math
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,6 +84,13 @@ class Record:
     @property
     def metrics(self) -> tuple[float | None, ...]:
         return tuple(getattr(self, name) for name in METRICS)
+
+    def within(self, size: int) -> Record:
+        """The same with zero-shot over held-out actions of at most this size. Every image meets every action, so it is
+        the mean of their accuracies; rollout and k-NN are not known by action, nor is anything of a line of CSV."""
+        held_out = {int(k): value for k, value in (self.per_action or {}).items()}
+        near = [v for k, v in held_out.items() if abs(k) <= size and k not in self.config.train_actions]
+        return replace(self, zero_shot=sum(near) / len(near) if near else None, rollout=None, knn=None)
 
 
 COLUMNS: tuple[str, ...] = (

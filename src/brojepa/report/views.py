@@ -23,6 +23,7 @@ class Table(View):
     sections: list[Section]
     intervals: bool = False
     remarks: list[str] = field(default_factory=list)
+    within: int | None = None
 
     @property
     def legend(self) -> str:
@@ -36,7 +37,8 @@ class Table(View):
         return [grid for section in self.sections for grid in self._of_section(section, long_names)]
 
     def _of_section(self, section: Section, long_names: bool) -> list[Grid]:
-        """Two grids, to fit a screen: seen and zero-shot with what one must know of the runs, then the rest."""
+        """Two grids, to fit a screen: seen and zero-shot with what one must know of the runs, then the rest, which is
+        not known where zero-shot is over some of the actions only."""
         first, second = ("seen", "zero_shot"), ("train", "rollout", "knn")
         notes = list(dict.fromkeys(note for line in section.lines for note in line.notes()))
         headline: list[list[str] | str] = []
@@ -54,6 +56,8 @@ class Table(View):
             others.append([name, *self._cells(line, second)])
         title = f"{section.title}, chance {number(section.chance)}"
         header = ["row", "seeds", "epochs", *_columns(first), "kind", "notes"]
+        if self.within is not None:
+            return [Grid(f"{title}, zero-shot over actions up to ±{self.within}", header, headline, notes)]
         return [
             Grid(title, header, headline, notes),
             Grid(f"{section.title}, the other metrics", ["row", *_columns(second)], others),
