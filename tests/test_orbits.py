@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -243,29 +244,35 @@ def test_pixels_are_the_ceiling_and_exact_where_pixels_move_exactly(small):
 # Through the command line, on small data
 
 
-def test_a_world_of_turned_images_trains_and_is_measured(cli, tiny, tmp_path):
-    words = ["--encoder", "mlp", "--latent", "24", "--epochs", "1", "--batch-size", "64", "--quiet"]
-    outcome = cli("train", "rotation/fast", "--world", f"rotation:{tiny}", *words, "--out", str(tmp_path))
+def trained(cli, out: Path, preset: str, world: str, words: str) -> Run:
+    """The one run that a command leaves below `out`."""
+    outcome = cli("train", preset, "--world", world, *words.split(), "--quiet", "--out", str(out))
     assert outcome.code == 0, outcome.err
-    (path,) = tmp_path.glob("rotation-*/*/seed-0")
-    result = Run(path).result
+    (path,) = out.glob("*/*/seed-0")
+    return Run(path)
+
+
+def test_a_world_of_turned_images_trains_and_is_measured(cli, tiny, tmp_path):
+    run = trained(
+        cli, tmp_path, "rotation/fast", f"rotation:{tiny}", "--encoder mlp --latent 24 --epochs 1 --batch-size 64"
+    )
+    result = run.result
     assert result["zero_shot_kind"] == "strict"
     assert len(result["per_action"]) == 179
     assert result["retrieval"]["ceiling"]["median_error"] <= 2
     assert set(result["retrieval"]) >= {"seen", "zero_shot", "on_grid", "off_grid"}
-    again = cli("eval", str(path))
+    again = cli("eval", str(run.path))
     assert again.code == 0
     assert "identical to result.json" in again.out
 
 
 def test_flipped_images_are_told_apart_and_order_matters(cli, tiny, tmp_path):
-    words = ["--encoder", "mlp", "--epochs", "40", "--batch-size", "48", "--latent", "32", "--quiet"]
-    outcome = cli("train", "dihedral/fast", "--world", f"dihedral:{tiny}", *words, "--out", str(tmp_path))
-    assert outcome.code == 0, outcome.err
-    (path,) = tmp_path.glob("dihedral-*/*/seed-0")
-    result = Run(path).result
+    run = trained(
+        cli, tmp_path, "dihedral/fast", f"dihedral:{tiny}", "--encoder mlp --epochs 40 --batch-size 48 --latent 32"
+    )
+    result = run.result
     assert result["metrics"]["zero_shot"] > 0.5 > 2 * result["chance"]
-    model = Run(path).load("cpu")
+    model = run.load("cpu")
     world = open_world(f"dihedral:{tiny}")
     z = model.encode(world.test.images)
     r, s = torch.tensor([1, 0]), torch.tensor([0, 1])
@@ -277,25 +284,23 @@ def test_flipped_images_are_told_apart_and_order_matters(cli, tiny, tmp_path):
 
 
 def test_a_torus_trains_on_its_generators_and_is_measured_on_the_rest(cli, tiny, tmp_path):
-    words = ["--encoder", "mlp", "--latent", "22", "--epochs", "20", "--batch-size", "48", "--quiet"]
-    outcome = cli("train", "torus/fast", "--world", f"torus:{tiny},{tiny}", *words, "--out", str(tmp_path))
-    assert outcome.code == 0, outcome.err
-    (path,) = tmp_path.glob("torus-*/*/seed-0")
-    result = Run(path).result
+    run = trained(
+        cli, tmp_path, "torus/fast", f"torus:{tiny},{tiny}", "--encoder mlp --latent 22 --epochs 20 --batch-size 48"
+    )
+    result = run.result
     assert len(result["per_action"]) == 8
     assert result["zero_shot_kind"] == "strict"
     assert result["metrics"]["zero_shot"] > 0.75 > 6 * result["chance"]
 
 
 def test_the_angles_of_a_torus_can_be_learned(cli, tiny, tmp_path):
-    words = ["--encoder", "mlp", "--latent", "16", "--action", "mfr-learned", "--epochs", "2", "--quiet"]
-    outcome = cli("train", "torus/fast", "--world", f"torus:{tiny},{tiny}", *words, "--out", str(tmp_path))
-    assert outcome.code == 0, outcome.err
-    (path,) = tmp_path.glob("torus-*/*/seed-0")
-    start, end = (np.array(row["angles"]) for row in (Run(path).metrics[0], Run(path).metrics[1]))
+    run = trained(
+        cli, tmp_path, "torus/fast", f"torus:{tiny},{tiny}", "--encoder mlp --latent 16 --action mfr-learned --epochs 2"
+    )
+    start, end = (np.array(row["angles"]) for row in (run.metrics[0], run.metrics[1]))
     assert end.shape == (8, 2)
     assert (start != end).all(), "both factors of every plane"
-    found = Run(path).load("cpu").inspect(open_world(f"torus:{tiny},{tiny}"))
+    found = run.load("cpu").inspect(open_world(f"torus:{tiny},{tiny}"))
     assert len(found["rotation"]["planes"]) == 8
 
 
@@ -355,9 +360,7 @@ def test_what_a_world_cannot_do_is_refused_in_one_line(cli, tiny, digits, tmp_pa
 
 
 def test_irreps_of_a_cycle_make_up_its_latent(cli, digits, tmp_path):
-    words = ["--world", str(digits), "--irreps", "2x0 + 3x1 + 2x5", "--latent", "10", "--epochs", "1", "--quiet"]
-    outcome = cli("train", "mnist/bro-mlp-mfr-fixed", *words, "--out", str(tmp_path))
-    assert outcome.code == 0, outcome.err
-    (path,) = tmp_path.glob("*/*/seed-0")
+    words = "--irreps 2x0+3x1+2x5 --latent 10 --epochs 1"
+    run = trained(cli, tmp_path, "mnist/bro-mlp-mfr-fixed", str(digits), words)
     unit = 2 * np.pi / 10
-    np.testing.assert_allclose(Run(path).result["angles"], [0, unit, unit, unit, 5 * unit], atol=1e-6)
+    np.testing.assert_allclose(run.result["angles"], [0, unit, unit, unit, 5 * unit], atol=1e-6)
