@@ -139,6 +139,20 @@ def test_a_departure_that_a_run_takes_back_is_not_noted(tmp_path: Path) -> None:
     assert f"changed from {name} to the paper's plain protocol: " in changed["notes"][-1]
 
 
+def test_in_place_of_a_preset_stands_the_config_with_most_seeds_then_with_fewest_changes(tmp_path: Path) -> None:
+    name = "mnist/bro-mlp-mfr-fixed"
+    for lr in (1e-3, 2e-3, 3e-3, 4e-3):  # whatever the order of their hashes
+        write_run(tmp_path, PRESETS[name].replace(lr=lr, epochs=2), base=name)
+    near = PRESETS[name].replace(epochs=3)
+    write_run(tmp_path, near, base=name)
+    hashes = [row["config_hash"] for row in report.table(tmp_path).rows()]
+    assert hashes[0] == near.hash
+    many = PRESETS[name].replace(lr=5e-3, epochs=2, batch_size=64)
+    for seed in range(2):
+        write_run(tmp_path, many, seed, base=name)
+    assert [row["config_hash"] for row in report.table(tmp_path).rows()] == [many.hash, *hashes]
+
+
 def test_relaxed_targets_are_said_where_there_is_no_paper_row(tmp_path: Path) -> None:
     write_run(tmp_path, "emnist/fast", split="official")
     text = report.table(tmp_path).markdown()

@@ -201,14 +201,16 @@ def _place(order: list[str]) -> Any:
 
 
 def _lines(name: str, world: str, records: list[Record]) -> list[Line]:
-    """The lines of one row: the preset itself first; where it has no runs, the changed config with most seeds."""
+    """The lines of one row: the preset itself first; where it has no runs, the changed config with most seeds, and of
+    those the one with fewest changes."""
     groups: dict[tuple[Config, str | None], list[Record]] = {}
     for record in records:
         groups.setdefault((record.config, record.split), []).append(record)
 
     def rank(group: list[Record]) -> tuple[Any, ...]:
         first = group[0]
-        return bool(first.changes), first.split not in (None, "official"), -len(group), first.config_hash
+        rebuilt = first.split not in (None, "official")
+        return bool(first.changes), rebuilt, -len(group), len(first.changes), first.config_hash
 
     lines = []
     for group in sorted(groups.values(), key=rank):
