@@ -1,7 +1,8 @@
 """Fill the tables of the documents, and results/runs.csv, from the runs and benchmarks in results/: `make docs`.
 
-Rows that a person chose (the README's and ours in reproduction.md) stay; their numbers are written anew. Rows that follow
-from the runs (the paper's tables, every run with learned angles) are made anew. tests/test_docs.py checks them by itself.
+Rows that a person chose (the README's and ours in reproduction.md) stay; their numbers are written anew. Rows that
+follow from the runs (the paper's tables, every run with learned angles) are made anew. tests/test_docs.py checks them
+by itself.
 """
 
 from __future__ import annotations
