@@ -121,7 +121,7 @@ def _columns(metrics: tuple[str, ...]) -> list[str]:
 
 
 def _numbers(notes: list[str], of: list[str]) -> str:
-    return " ".join(str(of.index(note) + 1) for note in notes)
+    return " ".join(map(str, sorted(of.index(note) + 1 for note in notes)))
 
 
 @dataclass(frozen=True)
