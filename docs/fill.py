@@ -22,16 +22,23 @@ from brojepa.presets import PRESETS
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
 PAGES = ("reproduction", "algebra", "performance")
+FLAGS = 3  # that a row names, at most
 Runs = dict[str, list[dict[str, Any]]]
 
 
 def committed() -> Runs:
-    """Results by preset and flags, as one would type them; of each the seeds in order."""
+    """Results by what a table calls them; of each the seeds in order.
+
+    That is preset and flags, as one would type them, or where these are many the preset and a link to the runs.
+    """
     runs: Runs = {}
     for file in sorted(RESULTS.rglob("result.json")):
         header = json.loads((file.parent / "config.json").read_text())
         base = header["preset"] or header["base"]
-        name = " ".join([base, *words(Config.from_dict(header["config"]), PRESETS[base])])
+        flags = words(Config.from_dict(header["config"]), PRESETS[base])
+        where = file.parent.parent
+        link = f" [{where.name}](results/{where.relative_to(RESULTS).as_posix()})"
+        name = f"`{base}`{link}" if len(flags) > FLAGS else f"`{' '.join([base, *flags])}`"
         runs.setdefault(name, []).append({**json.loads(file.read_text()), "config": header["config"]})
     return {name: sorted(done, key=lambda r: r["seed"]) for name, done in sorted(runs.items())}
 
@@ -52,14 +59,14 @@ def between(text: str, mark: str, new: str) -> str:
 
 
 def chosen(text: str, runs: Runs) -> str:
-    """Rows `name` | seeds | seen | zero-shot | rollout | k-NN | kind | ..., with their numbers anew."""
+    """Rows name | seeds | seen | zero-shot | rollout | k-NN | kind | ..., with their numbers anew."""
 
     def row(match: re.Match[str]) -> str:
         done, rest = runs[match[1]], match[2].split(" | ")[6:]
         cells = [mean([r["metrics"][m] for r in done]) for m in ("seen", "zero_shot", "rollout", "knn")]
-        return f"| `{match[1]}` | " + " | ".join([str(len(done)), *cells, done[0]["zero_shot_kind"], *rest]) + " |"
+        return f"| {match[1]} | " + " | ".join([str(len(done)), *cells, done[0]["zero_shot_kind"], *rest]) + " |"
 
-    return re.sub(r"^\| `(\w+/[^`]+)` \| (.*) \|$", row, text, flags=re.MULTILINE)
+    return re.sub(r"^\| (`\w+/[^`]+`[^|]*) \| (.*) \|$", row, text, flags=re.MULTILINE)
 
 
 def cycles(runs: Runs) -> str:
@@ -67,7 +74,7 @@ def cycles(runs: Runs) -> str:
     for name, done in runs.items():
         if done[0]["config"]["action"] == "mfr-learned":
             found = ", ".join(str(infer_modulus(r["angles"])[0] or "none") for r in done)
-            rows.append(f"| `{name}` | {round(1 / done[0]['chance'])} | {len(done)} | {found} |")
+            rows.append(f"| {name.replace('](', '](../')} | {round(1 / done[0]['chance'])} | {len(done)} | {found} |")
     return "\n".join(rows) + "\n"
 
 

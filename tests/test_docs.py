@@ -79,16 +79,17 @@ def test_links_flags_and_presets_in_the_documents_exist(path, cli):
 
 
 def test_numbers_in_the_table_are_those_of_the_committed_runs():
-    """Each row of the README's table: preset (and flags), seeds, then seen, zero-shot, rollout, k-NN and the kind."""
+    """Each row of the README's table: its runs, seeds, then seen, zero-shot, rollout, k-NN and the kind."""
     runs = committed()
-    rows = re.findall(r"^\| `([^`]+)` \|(.*)\|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| (`[^|]+) \|(.*)\|$", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert len(rows) >= 10
     for name, cells in rows:
+        done = named(name, runs)
         seeds, *accuracies, kind = [cell.strip() for cell in cells.split("|")][:6]
-        assert len(runs[name]) == int(seeds), name
+        assert len(done) == int(seeds), name
         for metric, cell in zip(("seen", "zero_shot", "rollout", "knn"), accuracies, strict=True):
-            assert cell == told([run["metrics"][metric] for run in runs[name]], 4), (name, metric)
-        assert {kind} == {run["zero_shot_kind"] for run in runs[name]}, name
+            assert cell == told([run["metrics"][metric] for run in done], 4), (name, metric)
+        assert {kind} == {run["zero_shot_kind"] for run in done}, name
 
 
 def committed() -> dict[str, list[dict]]:
@@ -98,8 +99,19 @@ def committed() -> dict[str, list[dict]]:
         header = json.loads((file.parent / "config.json").read_text())
         base = header["preset"] or header["base"]
         name = " ".join([base, *words(Config.from_dict(header["config"]), PRESETS[base])])
-        runs.setdefault(name, []).append({**json.loads(file.read_text()), "config": header["config"]})
+        found = {**json.loads(file.read_text()), "config": header["config"], "where": file.parent.parent}
+        runs.setdefault(name, []).append(found)
     return runs
+
+
+def named(cell: str, runs: dict[str, list[dict]]) -> list[dict]:
+    """The runs that a row is about: `preset and flags`, or `preset` and a link to them."""
+    name, link = re.fullmatch(r"`([^`]+)`(?: \[\w+\]\((?:\.\./)?(.+)\))?", cell).groups()  # pyright: ignore
+    if link is None:
+        return runs[name]
+    [(full, done)] = [(full, done) for full, done in runs.items() if done[0]["where"] == ROOT / link]
+    assert full.startswith(f"{name} --"), cell
+    return done
 
 
 def told(values: list[float | None], digits: int) -> str:
@@ -112,14 +124,14 @@ def told(values: list[float | None], digits: int) -> str:
 
 def rows_between(page: str, mark: str) -> list[list[str]]:
     text = (ROOT / "docs" / page).read_text().split(f"<!-- {mark} -->")[1].split(f"<!-- /{mark} -->")[0]
-    return [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in text.strip().splitlines()[2:]]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.strip().splitlines()[2:]]
 
 
 def test_what_the_worlds_reach_is_what_the_committed_runs_reached():
     runs, rows = committed(), rows_between("worlds.md", "reached")
-    assert {"torus/fast", "rotation/fast", "dihedral/fast", "pose/fast"} <= {row[0] for row in rows}
+    assert {"torus/fast", "rotation/fast", "dihedral/fast", "pose/fast"} <= {row[0].strip("`") for row in rows}
     for name, seeds, seen, zero_shot, chance, *errors in rows:
-        done = runs[name]
+        done = named(name, runs)
         assert len(done) == int(seeds), name
         assert (seen, zero_shot) == tuple(told([r["metrics"][m] for r in done], 4) for m in ("seen", "zero_shot"))
         assert chance == f"{done[0]['chance']:.4f}"
@@ -131,11 +143,10 @@ def test_what_the_worlds_reach_is_what_the_committed_runs_reached():
 
 def test_the_cycles_told_are_those_of_the_committed_angles():
     runs, rows = committed(), rows_between("algebra.md", "cycles")
-    assert {row[0] for row in rows} == {
-        name for name, done in runs.items() if done[0]["config"]["action"] == "mfr-learned"
-    }
+    learned = [done for done in runs.values() if done[0]["config"]["action"] == "mfr-learned"]
+    assert {named(row[0], runs)[0]["where"] for row in rows} == {done[0]["where"] for done in learned}
     for name, states, seeds, cycles in rows:
-        done = sorted(runs[name], key=lambda r: r["seed"])
+        done = sorted(named(name, runs), key=lambda r: r["seed"])
         assert (len(done), 1 / done[0]["chance"]) == (int(seeds), pytest.approx(int(states)))
         assert cycles == ", ".join(str(infer_modulus(r["angles"])[0] or "none") for r in done)
 
