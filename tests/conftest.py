@@ -16,14 +16,18 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
-from helpers import blobs
+from helpers import blobs, config
+from small_runs import EPOCHS, KINDS
 
+from brojepa import Config
 from brojepa.cli import main
+from brojepa.runs import Run
+from brojepa.training import train
 from brojepa.worlds import idx, open_world
 from brojepa.worlds.sources import EMNIST, MNIST
 
@@ -197,3 +201,26 @@ def run(trained: tuple[Path, Outcome], tmp_path: Path) -> Path:
 def train_again(cli: Cli, digits: Path, tmp_path: Path) -> Callable[..., Outcome]:
     """The command that made `run`, and more flags."""
     return lambda *more: cli("train", "--world", digits, *SMALL, "--seed", 7, "--out", tmp_path / "out", *more)
+
+
+@pytest.fixture(scope="session")
+def small(digits: Path) -> Callable[..., Config]:
+    """Configs on the small digits."""
+
+    def of(**values: Any) -> Config:
+        return config(**{"world": str(digits), "latent": 16, "epochs": EPOCHS, "batch_size": 120, "lr": 1e-3, **values})
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def uncut(small: Callable[..., Config], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
+    """The run of each kind that nothing disturbed, made once."""
+    out, runs = tmp_path_factory.mktemp("uncut"), {}
+
+    def run(kind: str) -> Run:
+        if kind not in runs:
+            runs[kind] = train(small(**KINDS[kind]), out=out, device="cpu")
+        return runs[kind]
+
+    return run

@@ -1,18 +1,21 @@
-"""Tiny builders shared by the tests: a task, models on it, random batches, a world in memory."""
+"""Shared by the tests: tiny builders of a task, models, batches and a world, and what opening a world gives."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import settings
 from torch import Tensor
 
 from brojepa.assembly import build
 from brojepa.config import Config
+from brojepa.errors import RequestError
 from brojepa.models import Model, Task
-from brojepa.worlds import Batch, World
+from brojepa.worlds import Batch, Split, World, open_world
 
 checked = settings(deadline=None, derandomize=True, database=None, max_examples=40)
 """Hypothesis, the same examples every time and without a clock."""
@@ -78,3 +81,18 @@ def random_arrays(n: int, shape: tuple[int, ...], train: int = 4, test: int = 2)
     for count in (train, test):
         parts += [rng.integers(0, 256, (n * count, *shape), np.uint8), np.tile(np.arange(n, dtype=np.uint8), count)]
     return tuple(parts)
+
+
+def refusal(name: object, data_dir: Path | None = None) -> str:
+    """The one line that opening a world gives."""
+    with pytest.raises(RequestError) as caught:
+        open_world(str(name), data_dir)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def same(split: Split, images: np.ndarray, states: np.ndarray) -> bool:
+    """Whether a split holds these images [count, h, w] or [count, h, w, c] and states, in this order."""
+    images = images[:, None] if images.ndim == 3 else np.moveaxis(images, 3, 1)
+    return np.array_equal(split.images.numpy(), images) and np.array_equal(split.states.numpy(), states)
