@@ -8,10 +8,9 @@ import torch
 from helpers import TASK, batch, config, gradients, images_of, model, number
 from torch.nn import functional as F
 
-from brojepa import losses
+from brojepa import losses, optimisation
 from brojepa.errors import RequestError
 from brojepa.models import COMPARED, JEPA, Supervised, Task
-from brojepa.training import _optimizer
 
 JEPAS = {
     "sampled-ema": {"action": "mfr-learned"},
@@ -52,7 +51,7 @@ def test_the_loss_sends_gradient_to_encoder_and_action_only(jepa):
 def test_training_with_and_without_the_probe_gives_the_same_encoder_bit_for_bit(values):
     def trained(probe: bool) -> dict[str, torch.Tensor]:
         m = model(**values).train()
-        optimizer, _ = _optimizer(m, config())
+        optimizer, _ = optimisation.optimizer(m, config())
         for seed in range(3):
             terms = m.objective(batch_for(m, seed=seed))
             optimizer.zero_grad()
@@ -430,7 +429,7 @@ def test_a_step_encodes_no_more_often_than_it_must(values, own, slow, every_acti
 def test_a_step_asks_no_tensor_for_its_value(values, monkeypatch):
     """On a GPU each such question waits for all the work that was queued."""
     m = model(**values).train()
-    optimizer, _ = _optimizer(m, config())
+    optimizer, _ = optimisation.optimizer(m, config())
     b = batch_for(m)
 
     def step() -> None:

@@ -12,10 +12,10 @@ from helpers import config, model
 from small_runs import EPOCHS, KINDS, STEPS, Listen, same_run
 
 import brojepa
-from brojepa import checkpoint
+from brojepa import checkpoint, optimisation
 from brojepa.errors import RequestError
 from brojepa.progress import Reporter
-from brojepa.training import Training, _optimizer, _schedule, train
+from brojepa.training import Training, train
 from brojepa.worlds import open_world
 
 # Seeds
@@ -134,7 +134,7 @@ def test_a_worse_epoch_does_not_replace_the_best(small, tmp_path):
 def test_angles_have_no_weight_decay_and_each_part_its_own_rate():
     values = config(action="mfr-learned", lr=1e-3, angle_lr=3.0, probe_lr=7.0, weight_decay=0.5)
     m = model(action="mfr-learned")
-    optimizer, rates = _optimizer(m, values)
+    optimizer, rates = optimisation.optimizer(m, values)
     names = {id(p): n for n, p in m.named_parameters()}
     found = {}
     for group, rate in zip(optimizer.param_groups, rates, strict=True):
@@ -150,7 +150,7 @@ def test_angles_have_no_weight_decay_and_each_part_its_own_rate():
 
 @pytest.mark.parametrize("total", [5, 10, 12, 100, 1875])
 def test_one_cycle_rises_to_its_peak_once_and_falls_towards_zero(total):
-    factors = [_schedule("one-cycle", step, total) for step in range(total)]
+    factors = [optimisation.share_of_peak("one-cycle", step, total) for step in range(total)]
     peak = factors.index(max(factors))
     assert factors[: peak + 1] == sorted(factors[: peak + 1])
     assert factors[peak:] == sorted(factors[peak:], reverse=True)
@@ -158,7 +158,7 @@ def test_one_cycle_rises_to_its_peak_once_and_falls_towards_zero(total):
     assert max(factors) > 0.8
     assert factors[-1] < 0.5
     assert peak < total / 2
-    assert {_schedule("constant", step, total) for step in range(total)} == {1.0}
+    assert {optimisation.share_of_peak("constant", step, total) for step in range(total)} == {1.0}
 
 
 def test_the_precision_that_auto_chooses_works_on_this_machine(digits, tmp_path, brojepa_process):

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import signal
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from brojepa import checkpoint, devices, evaluation, spectral
+from brojepa import checkpoint, devices, evaluation, optimisation, spectral
 from brojepa.assembly import action_sets, build
 from brojepa.config import Config
 from brojepa.errors import Interrupted, RequestError, RunError
@@ -28,6 +26,7 @@ from brojepa.modulus import indistinguishable
 from brojepa.presets import PRESETS, RECOMMENDED, preset
 from brojepa.progress import Reporter, Silent
 from brojepa.runs import Run, absolute_world
+from brojepa.signals import Signals
 from brojepa.worlds import Orbits, OrbitTransitions, Split, Transitions, World, open_world
 
 CHECK_EVERY = 100  # steps between looks at whether the loss is finite
@@ -72,29 +71,6 @@ def train(
     return run
 
 
-class Signals:
-    """SIGINT and SIGTERM while a run is on: remembered, so that the loop stops between two steps, or raised
-    where `at_once` is set or on the second one."""
-
-    def __init__(self) -> None:
-        self.requested, self.at_once = False, False
-        self.handlers: dict[int, Any] = {}
-
-    def __enter__(self) -> Signals:
-        if threading.current_thread() is threading.main_thread():
-            self.handlers = {s: signal.signal(s, self._handle) for s in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def _handle(self, *_: object) -> None:
-        if self.at_once or self.requested:
-            raise KeyboardInterrupt
-        self.requested = True
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self.handlers.items():
-            signal.signal(number, handler)
-
-
 class Training:
     """One run in progress: model, optimiser, generator, and how far it has come."""
 
@@ -119,7 +95,7 @@ class Training:
         self.train_split, self.held = train.to(placement.device), held.to(placement.device)
         self.model = build(config, Task.of(world), self.generator).to(placement.device)
         self.model.precision = placement.precision
-        self.optimizer, self.rates = _optimizer(self.model, config)
+        self.optimizer, self.rates = optimisation.optimizer(self.model, config)
 
         self.transitions = self._transitions(self.train_split, shift=config.shift, warp=config.warp)
         validation = self._transitions(self.held)
@@ -206,7 +182,7 @@ class Training:
 
     def _train_step(self, batch) -> None:
         done, total = self.epoch * self.steps + self.step, self.config.epochs * self.steps
-        factor = _schedule(self.config.schedule, done, total)
+        factor = optimisation.share_of_peak(self.config.schedule, done, total)
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * factor
         terms = self.model.objective(batch, done / total)
@@ -336,27 +312,3 @@ def predicting_state(model: Model) -> dict[str, Tensor]:
 
 def predicting_parameters(model: Model) -> list[nn.Parameter]:
     return [p for n, p in model.named_parameters() if not n.startswith("slow.")]
-
-
-def _schedule(kind: str, step: int, total: int) -> float:
-    """Learning rate at a step as a share of its peak: constant, or up over the first 20 % and down to 0."""
-    if kind == "constant":
-        return 1.0
-    at = (step + 1) / total
-    return min(at / 0.2, (1 - step / total) / 0.8, 1.0)
-
-
-def _optimizer(model: Model, config: Config) -> tuple[torch.optim.AdamW, list[float]]:
-    """AdamW over three groups, weights, angles (no decay) and probe, and the peak rate of each."""
-    probe = list(model.classifier.parameters()) if isinstance(model, JEPA) and model.classifier is not None else []
-    angles = [model.action.theta] if model.action.learned_angles else []
-    apart = {id(p) for p in (*probe, *angles)}
-    weights = [p for p in model.parameters() if p.requires_grad and id(p) not in apart]
-    groups = [
-        ({"params": weights, "weight_decay": config.weight_decay}, config.lr),
-        ({"params": angles, "weight_decay": 0.0}, config.lr * config.angle_lr),
-        ({"params": probe, "weight_decay": config.weight_decay}, config.lr * config.probe_lr),
-    ]
-    groups = [(group, rate) for group, rate in groups if group["params"]]
-    fused = model.device.type in ("cpu", "cuda")
-    return torch.optim.AdamW([group for group, _ in groups], lr=config.lr, fused=fused), [rate for _, rate in groups]
