@@ -17,7 +17,9 @@ KINDS: dict[str, dict[str, Any]] = {
         "encoder": "cnn", "action": "mfr-learned", "target": "mean", "target_encoder": "stop-gradient", "shift": 1,
         "warp": 0.1, "width": 2, "every_action": True, "schedule": "one-cycle", "checkpoint": "last",
     },
-    "relaxed": {"target": "relaxed", "every_action": True, "shift": 2, "schedule": "one-cycle"},
+    "relaxed": {
+        "target": "relaxed", "every_action": True, "even_states": True, "shift": 2, "schedule": "one-cycle",
+    },
     "supervised": {"method": "supervised", "action": "sfr-learned"},
     "consistency": {"action": "additive", "consistency": 0.1, "checkpoint": "last"},
 }  # fmt: skip

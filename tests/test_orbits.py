@@ -338,6 +338,7 @@ TORUS, FLIPPED, SMALL = ["--world", "torus:TINY,TINY"], ["--world", "dihedral:TI
         (["dihedral/fast", *FLIPPED, "--action", "lookup"], "the lookup embedding is for cycles, not for D4"),
         (["dihedral/fast", *FLIPPED, "--target", "mean"], "--target mean needs labelled states"),
         (["dihedral/fast", *FLIPPED, "--method", "supervised"], "--method supervised needs labelled states"),
+        (["dihedral/fast", *FLIPPED, "--even-states"], "--even-states are for labelled states, not for poses"),
         (["mnist/fast", "--irreps", "10x1 + 10x2"], "--irreps '10x1 + 10x2' is for --action mfr-fixed"),
         (["mnist/bro-mlp-mfr-fixed", *SMALL, "--irreps", "10x1 + 10x2"], "makes 40 dimensions: use --latent 40"),
         (

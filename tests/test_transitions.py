@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -88,6 +90,33 @@ def test_each_epoch_is_another_and_each_seed_is_the_same(numbered: Split) -> Non
     for name in ("context", "k", "target", "offset"):
         assert torch.equal(getattr(first, name), getattr(again, name))
         assert not torch.equal(getattr(first, name), getattr(second, name))
+
+
+def test_even_states_are_shown_equally_often(numbered: Split) -> None:
+    """300 places for 7 states; a state with fewer images than places repeats them, one with more leaves some out."""
+    transitions = Transitions(numbered, Cyclic(7), (-1, 1), even_states=True)
+    generator, shown = seeded(0), torch.zeros(300)
+    for _ in range(200):
+        draw = transitions.draw(generator)
+        states = numbered.states[draw.context]
+        places = torch.bincount(states, minlength=7)
+        assert set(places.tolist()) == {300 // 7, 300 // 7 + 1}
+        times = torch.bincount(draw.context, minlength=300)
+        for state, size in enumerate(torch.bincount(numbered.states).tolist()):
+            fair = int(places[state]) / size
+            assert set(times[numbered.states == state].tolist()) <= {math.floor(fair), math.ceil(fair)}
+        assert not torch.equal(states, states.sort().values)
+        assert len(states[:100].unique()) == 7
+        shown += times
+    for state in range(7):
+        of_state = shown[numbered.states == state]
+        assert chi_square(of_state, of_state.mean()) < 4
+
+
+def test_evening_states_that_are_even_shows_every_image_once() -> None:
+    split = Split(torch.zeros(60, 1, 2, 2, dtype=torch.uint8), torch.arange(60) % 6)
+    draw = Transitions(split, Cyclic(6), (1,), even_states=True).draw(seeded(0))
+    assert sorted(draw.context.tolist()) == list(range(60))
 
 
 def test_no_targets_where_none_are_wanted(numbered: Split) -> None:

@@ -105,6 +105,7 @@ class Config:
     epochs: int = knob(25, "passes over the training images", "training")
     batch_size: int = knob(128, "context images a step")
     every_action: bool = knob(False, "apply every training action to every context image, not one drawn at random")
+    even_states: bool = knob(False, "show every state equally often, however many images it has")
     walk: int = knob(1, "training actions in a row from each context, in a world of poses; every step is predicted")
     shift: int = knob(0, "augmentation: move each training image by up to this many pixels")
     warp: float = knob(

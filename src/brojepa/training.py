@@ -97,7 +97,9 @@ class Training:
         self.model.precision = placement.precision
         self.optimizer, self.rates = optimisation.optimizer(self.model, config)
 
-        self.transitions = self._transitions(self.train_split, shift=config.shift, warp=config.warp)
+        self.transitions = self._transitions(
+            self.train_split, shift=config.shift, warp=config.warp, even_states=config.even_states
+        )
         validation = self._transitions(self.held)
         if config.angle_start == "spectral" and self.model.action.learned_angles:
             if not isinstance(self.transitions, Transitions) or not isinstance(world.group, Cyclic):
@@ -117,16 +119,17 @@ class Training:
         self.rows: list[dict[str, Any]] = []
         self.epoch_start = self.generator.get_state()
 
-    def _transitions(self, split: Split, **augmented: Any) -> Transitions | OrbitTransitions:
+    def _transitions(self, split: Split, **changed: Any) -> Transitions | OrbitTransitions:
         if isinstance(self.world, Orbits):
-            if any(augmented.values()):
-                raise RequestError(f"--shift and --warp are for labelled states, not for poses of {self.world.group}")
+            if any(changed.values()):
+                flags = "--shift, --warp and --even-states"
+                raise RequestError(f"{flags} are for labelled states, not for poses of {self.world.group}")
             ways = {"every_action": self.config.every_action, "walk": self.config.walk}
             return OrbitTransitions(self.world, split, self.train_actions, **ways)
         with_targets = isinstance(self.model, JEPA) and self.model.target.of_next_state
         return Transitions(
             split, self.world.group, self.train_actions,
-            every_action=self.config.every_action, with_targets=with_targets, **augmented,
+            every_action=self.config.every_action, with_targets=with_targets, **changed,
         )  # fmt: skip
 
     def begin(self) -> None:

@@ -47,7 +47,8 @@ class Draw:
 
 class Transitions:
     """Draws transitions within one split: k uniform over the actions, the target uniform over the images of the
-    state that k leads to. With `every_action` each context comes with all actions instead of one."""
+    state that k leads to. With `every_action` each context comes with all actions instead of one, with `even_states`
+    every state is shown equally often, to within one."""
 
     def __init__(
         self,
@@ -56,12 +57,13 @@ class Transitions:
         actions: Sequence[Element],
         *,
         every_action: bool = False,
+        even_states: bool = False,
         with_targets: bool = True,
         shift: int = 0,
         warp: float = 0.0,
     ) -> None:
         self.split, self.group, self.shift, self.warp = split, group, shift, warp
-        self.every_action, self.with_targets = every_action, with_targets
+        self.every_action, self.even_states, self.with_targets = every_action, even_states, with_targets
         self.actions = group.tensor(actions)
         states = split.states.cpu()
         self._states = states
@@ -76,9 +78,11 @@ class Transitions:
         return len(self.split)
 
     def draw(self, generator: torch.Generator) -> Draw:
-        """An epoch: every image once as context, in random order."""
+        """An epoch: every image once as context, in random order, or as many images with all states alike."""
         count, device = len(self), self.split.images.device
         context = torch.randperm(count, generator=generator)
+        if self.even_states:
+            context = self._evened(context, torch.randperm(count, generator=generator))
         if self.every_action:
             k = self.actions.expand(count, *self.actions.shape)
         else:
@@ -95,6 +99,13 @@ class Transitions:
             shape = (count, 1 + (k.shape[1] if self.with_targets else 0), 2, 2)
             warp = (torch.eye(2) + self.warp * (2 * torch.rand(shape, generator=generator) - 1)).to(device)
         return Draw(context.to(device), k.to(device), target, offset, warp)
+
+    def _evened(self, images: Tensor, places: Tensor) -> Tensor:
+        """As many images, of every state the same number: each state goes through its own in the order given, over
+        and over where it has few, as far as it comes where it has many."""
+        by_state = images[self._states[images].argsort(stable=True)]
+        state, turn = places % len(self._sizes), places // len(self._sizes)
+        return by_state[self._starts[state] + turn % self._sizes[state]]
 
     def batch(self, draw: Draw, start: int, stop: int) -> Batch:
         """Rows start to stop of the epoch, gathered."""
