@@ -275,20 +275,25 @@ def test_bad_allowed_actions_are_refused(allowed, says):
 # Training says when angles settle badly
 
 
-def test_training_warns_once_of_angles_that_confuse_states(monkeypatch, digits, tmp_path):
+@pytest.mark.parametrize("start", ["random", "spectral"])
+def test_training_warns_once_of_angles_that_confuse_states(start, monkeypatch, digits, tmp_path):
     class Heard(Silent):
         said: list[str] = []  # noqa: RUF012
 
         def warning(self, text: str) -> None:
             self.said.append(text)
 
+    monkeypatch.setattr("brojepa.spectral.starting_angles", lambda *_: torch.tensor([8 * math.pi / 5]))
     monkeypatch.setattr(
         BlockRotation, "random", lambda dim, **_: BlockRotation(torch.tensor([8 * math.pi / 5]), dim, learned=True)
     )
-    config = helpers.config(world=str(digits), encoder="mlp", action="sfr-learned", epochs=3, angle_lr=1e-9)
+    config = helpers.config(
+        world=str(digits), encoder="mlp", action="sfr-learned", epochs=3, angle_lr=1e-9, angle_start=start
+    )
     training.train(config, out=tmp_path, reporter=Heard())
     (text,) = [t for t in Heard.said if "look alike" in t]
     assert "only 5 of 10 states can be told apart" in text
+    assert ("--angle-start spectral" in text) == (start == "random"), "no advice that was taken already"
 
 
 # The command line

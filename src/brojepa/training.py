@@ -242,9 +242,10 @@ class Training:
         alike = [indistinguishable(row["angles"], n) for row in self.rows if "angles" in row]
         stayed = [now > 1 and now == before for before, now in itertools.pairwise(alike)]
         if stayed and stayed[-1] and not any(stayed[:-1]):
+            other = "" if self.config.angle_start == "spectral" else ", or --angle-start spectral"
             self.reporter.warning(
                 f"the angles have settled where only {n // alike[-1]} of {n} states can be told apart (y and "
-                f"y + {n // alike[-1]} look alike): try another --seed, or --angle-start spectral"
+                f"y + {n // alike[-1]} look alike): try another --seed{other}"
             )
 
     @torch.no_grad()
