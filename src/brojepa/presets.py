@@ -55,7 +55,7 @@ def departures(world: str, row: str) -> dict[str, object]:
         values |= {"standardise": True}
     if method == "bro" and world == "mnist":
         values |= {"ema_decay": 0.5}
-    if method == "bro" and "mfr" in row and world == "emnist":  # the official split is even, ours has nine e to an x
+    if method == "bro" and world == "emnist":  # the official split is even, ours has nine e to an x
         values |= {"even_states": True}
     if method == "bro" and row.endswith("sfr-learned"):
         values |= {"angle_start": "spectral"}
