@@ -84,6 +84,34 @@ def test_a_crash_between_the_model_and_the_checkpoint_does_no_harm(small, uncut,
     same_run(train(small(**KINDS["learned-ema"]), out=tmp_path, device="cpu"), uncut("learned-ema"))
 
 
+def test_a_run_begun_before_a_knob_existed_goes_on(small, uncut, tmp_path):
+    """A release that adds a knob keeps the hash of old configs, so what an older one cut must resume."""
+    config = small(**KINDS["supervised"])
+    with pytest.raises(Interrupted):
+        train(config, out=tmp_path, device="cpu", reporter=Stop(7))
+    run = Run.locate(tmp_path, config, None, 0)
+    tensors, meta = checkpoint.load(run.state_file)
+    header = json.loads(run.config_file.read_text())
+    for old in (meta["config"], header["config"]):
+        assert old.pop("even_states") is False
+    checkpoint.save(run.state_file, tensors, meta)
+    run.config_file.write_text(json.dumps(header))
+    ear = Listen()
+    same_run(train(config, out=tmp_path, device="cpu", reporter=ear), uncut("supervised"))
+    assert ear.resumed == [True]
+
+
+def test_a_state_of_another_seed_is_refused(small, tmp_path):
+    config = small(**KINDS["supervised"])
+    with pytest.raises(Interrupted):
+        train(config, out=tmp_path, device="cpu", reporter=Stop(7))
+    state = Run.locate(tmp_path, config, None, 0).state_file
+    tensors, meta = checkpoint.load(state)
+    checkpoint.save(state, tensors, meta | {"seed": 1})
+    with pytest.raises(RequestError, match="another config or seed"):
+        train(config, out=tmp_path, device="cpu")
+
+
 def test_signals_are_handled_as_before_once_a_run_is_over(small, uncut, tmp_path):
     before = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises(Interrupted):

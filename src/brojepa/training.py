@@ -268,7 +268,7 @@ class Training:
 
     def _restore(self) -> None:
         tensors, meta = checkpoint.load(self.run.state_file)
-        if (meta["config"], meta["seed"]) != (self.config.to_dict(), self.seed):
+        if (Config.from_dict(meta["config"]), meta["seed"]) != (self.config, self.seed):  # with the knobs since
             raise RequestError(f"{self.run.state_file} is of another config or seed: choose another --out")
         self.model.load_state_dict(checkpoint.split_by_prefix(tensors, "model"))
         checkpoint.restore_optimizer(self.optimizer, checkpoint.split_by_prefix(tensors, "optimizer"))
