@@ -85,6 +85,16 @@ def test_there_is_an_identity_an_inverse_and_no_change_of_length(rotation, k):
 
 
 @checked
+@given(dims, st.integers(5, 26), steps)
+@torch.no_grad()
+def test_with_one_frequency_every_action_is_a_mixture_of_the_two_that_are_trained(dim, n, k):
+    """Why a classifier of these latents that was trained on +1 and -1 knows nothing of other actions."""
+    rotation, z, theta = BlockRotation.single(dim, n), latents(4, dim), 2 * math.pi / n
+    ahead, back = (math.sin((1 + sign * k) * theta) / math.sin(2 * theta) for sign in (1, -1))
+    assert torch.allclose(rotation.act(z, k), ahead * rotation.act(z, 1) + back * rotation.act(z, -1), atol=1e-4)
+
+
+@checked
 @given(dims, sizes, st.sampled_from([0, 1]), steps)
 def test_fixed_angles_come_back_after_n_and_tell_all_states_apart(dim, n, lowest, k):
     z = latents(3, dim)
