@@ -16,6 +16,9 @@ from brojepa.bench import BENCHMARKS
 from brojepa.bench.results import Results, read
 from brojepa.cli import COMMANDS
 from brojepa.config import Config, words
+from brojepa.figures import FIGURES
+from brojepa.figures.choose import find
+from brojepa.figures.data import unpack
 from brojepa.modulus import infer_modulus
 from brojepa.presets import PRESETS
 
@@ -173,3 +176,10 @@ def test_the_performance_page_shows_the_committed_benchmarks():
     assert not data["quick"]
     shown = (ROOT / "docs" / "performance.md").read_text().split("<!-- bench -->\n")[1].split("<!-- /bench -->")[0]
     assert shown == Results(data).markdown()
+
+
+def test_the_documents_figures_are_drawn_again_from_the_data_beside_them_alone():
+    """A run there would come before the data, and draw less where it has no weights."""
+    runs, files = find([ROOT / "docs/figures"])
+    assert not runs
+    assert sorted(unpack(file.read_bytes(), file)["figure"] for file in files) == sorted(FIGURES)
