@@ -130,6 +130,8 @@ def anything(name: str) -> st.SearchStrategy:
         return st.lists(st.integers(-9, 9), min_size=1, max_size=3, unique=True).map(tuple)
     if name in ("test_actions", "composed_actions"):
         return st.none() | st.lists(st.integers(-9, 9), max_size=3, unique=True).map(tuple)
+    if name == "angle_start":
+        return st.sampled_from(["random", "spectral", "0.628"])
     if name == "ema_decay":
         return st.floats(0, 1, exclude_max=True)
     kinds = {
@@ -171,6 +173,8 @@ def test_every_knob_counts_in_the_hash(name):
         other = (3,)
     elif name == "irreps":
         start, other = Config(), "32x1"
+    elif name == "angle_start":
+        other = "0.628"
     else:
         other = {int: 62, float: 0.5, bool: True, str: "emnist"}[TYPES[name]]
     assert start.replace(**{name: other}).hash != start.hash

@@ -1,4 +1,5 @@
-"""Angles read off pairs of images: on features whose turns are known, on digits, and through a run."""
+"""Where learned angles start: read off pairs of images, on features whose turns are known, on digits and through a run;
+or at a number."""
 
 from __future__ import annotations
 
@@ -12,8 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brojepa import spectral
+from brojepa.assembly import build
+from brojepa.config import Config
 from brojepa.errors import RunError
 from brojepa.groups import Cyclic
+from brojepa.models import Task
 from brojepa.worlds import Transitions, open_world
 from brojepa.worlds.world import Split
 
@@ -96,3 +100,18 @@ def test_a_run_starts_there(cli, digits, tmp_path):
     start = {"--angle-start": "random"}
     assert cli("train", "mnist/bro-mlp-sfr-learned", *words, *sum(start.items(), ()), "--out", tmp_path).code == 0
     assert len(list(tmp_path.rglob("result.json"))) == 2
+
+
+@pytest.mark.parametrize("action", ["sfr-learned", "mfr-learned"])
+def test_learned_angles_start_at_a_number(action):
+    config = Config(action=action, latent=8, angle_start="0.628")
+    model = build(config, Task(10, (1, 28, 28), (0.0,), (1.0,)), torch.Generator().manual_seed(0))
+    assert model.action.learned_angles
+    assert model.action.angles.tolist() == pytest.approx([0.628] * 4)
+
+
+@pytest.mark.parametrize("start", ["sideways", "nan", "inf", ""])
+def test_an_angle_start_that_is_no_start(cli, start):
+    answer = cli("train", "--angle-start", start)
+    assert (answer.code, answer.err.count("\n")) == (2, 1)
+    assert f"--angle-start {start!r}: expected random, spectral or a number of radians" in answer.err

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 import torch
+from torch import nn
 
 from brojepa.actions import BlockRotation, LatentAction, MLPAction, Representation, evenly
 from brojepa.config import Config
@@ -61,7 +62,10 @@ def _action(config: Config, dim: int, group: Group) -> LatentAction:
     if config.action == "sfr-fixed":
         return BlockRotation.single(dim, cast(Cyclic, group).n)
     shared, factors = config.action == "sfr-learned", len(group.periods)
-    return BlockRotation.random(dim, shared=shared, range=config.angle_range, factors=factors)
+    action = BlockRotation.random(dim, shared=shared, range=config.angle_range, factors=factors)
+    if config.first_angle is not None:
+        nn.init.constant_(action.theta, config.first_angle)
+    return action
 
 
 def _target(config: Config, task: Task) -> Target:

@@ -18,6 +18,7 @@ from brojepa.errors import RequestError, unknown
 
 Actions = tuple[int | str, ...]
 WORLDS = ("mnist", "emnist", "torus", "pairs", "rotation", "dihedral", "pose")
+ANGLE_STARTS = ("random", "spectral")
 ROTATIONS = ("sfr-fixed", "sfr-learned", "mfr-fixed", "mfr-learned")
 
 
@@ -66,8 +67,10 @@ class Config:
     angle_range: Literal["symmetric", "positive"] = knob(
         "symmetric", "learned angles start in [-2pi, 2pi] (symmetric) or [0, 2pi] (positive)"
     )
-    angle_start: Literal["random", "spectral"] = knob(
-        "random", "learned angles start at random, or at turns read off pairs of training images (spectral)"
+    angle_start: str = knob(
+        "random",
+        "learned angles start at random, at turns read off pairs of training images (spectral), or all at one number "
+        "of radians",
     )
     lowest_frequency: Literal[0, 1] = knob(
         1, "fixed multi-frequency: harmonics 1 to N/2, or 0 to N/2 - 1 as the paper's formula has them"
@@ -140,6 +143,10 @@ class Config:
                 f"actions {named} are in --train-actions and --test-actions: "
                 "an action trained on cannot be zero-shot, take it out of one"
             )
+        if self.angle_start not in ANGLE_STARTS and self.first_angle is None:
+            raise RequestError(
+                f"--angle-start {self.angle_start!r}: expected random, spectral or a number of radians, like 0.628"
+            )
         if not 0 <= self.warp <= 0.5:
             raise RequestError(f"--warp must be in [0, 0.5], got {self.warp}: 0.1 turns by up to about 6 degrees")
         if self.width > 1 and self.encoder != "cnn":
@@ -164,6 +171,15 @@ class Config:
     @property
     def rotates(self) -> bool:
         return self.action in ROTATIONS
+
+    @property
+    def first_angle(self) -> float | None:
+        """Where every learned angle starts, in radians, if `angle_start` is a number."""
+        try:
+            angle = float(self.angle_start)
+        except ValueError:
+            return None
+        return angle if math.isfinite(angle) else None
 
     def replace(self, **changes: Any) -> Config:
         """A copy with some knobs changed; an unknown name is an error that names the nearest."""

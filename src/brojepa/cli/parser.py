@@ -79,7 +79,7 @@ def one_seed(text: str) -> int:
 
 def _metavar(name: str) -> str:
     kind = knobs.TYPES[name]
-    return {int: "INT", float: "FLOAT", str: "WORLD"}.get(kind, "K,K,...")
+    return {int: "INT", float: "FLOAT", str: name.replace("_", "-").upper()}.get(kind, "K,K,...")
 
 
 def join_negative(argv: list[str]) -> list[str]:
