@@ -132,10 +132,10 @@ def test_every_difference_from_the_paper_is_noted(tmp_path: Path) -> None:
 def test_the_notes_of_a_row_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     for seed in range(6):
         write_run(tmp_path, "emnist/supervised-mlp", seed=seed, split="rebuilt")
-    write_run(tmp_path, "emnist/supervised-mlp-mfr-fixed", split="rebuilt")
+    write_run(tmp_path, "emnist/supervised-mlp-sfr-fixed", split="rebuilt")
     text = report.table(tmp_path, 2).markdown()
     assert line_of(text, "supervised-mlp")[-1] == "1"
-    assert line_of(text, "supervised-mlp-mfr-fixed")[-1] == "1 2"
+    assert line_of(text, "supervised-mlp-sfr-fixed")[-1] == "1 2"
 
 
 def test_a_departure_that_a_run_takes_back_is_not_noted(tmp_path: Path) -> None:
