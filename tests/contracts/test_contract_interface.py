@@ -1,0 +1,95 @@
+"""What a user writes stays: public names, commands and flags, knobs and their values, presets, hashes of configs.
+
+Names, flags, values and presets may be added; none may go or mean something else.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from typing import Any
+
+import observe
+import pytest
+
+import brojepa
+from brojepa import errors
+
+RECORDED = json.loads(observe.RECORDED.read_text())
+COMMITTED = sorted((observe.ROOT / "results").rglob("config.json"))
+
+
+def test_public_names_stay():
+    assert set(RECORDED["public"]) <= set(brojepa.__all__)
+    for name in RECORDED["public"]:
+        assert getattr(brojepa, name) is not None
+
+
+@pytest.mark.parametrize("name", observe.CALLED)
+def test_public_functions_are_called_as_before(name):
+    """Every old parameter with its default, those given by place at their place; new ones have a default."""
+    old, new = RECORDED["signatures"][name], observe.signatures()[name]
+    places = [word for word in old if "positional" in word]
+    assert [word for word in new if "positional" in word][: len(places)] == places
+    assert set(old) <= set(new)
+    parameters = inspect.signature(getattr(brojepa, name)).parameters.values()
+    known = {word.split()[0] for word in old}
+    assert all(p.default is not p.empty or p.name in known or p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+@pytest.mark.parametrize("command", observe.COMMANDS)
+def test_flags_stay(command):
+    old, new = RECORDED["commands"][command], json.loads(json.dumps(observe.flags(command)))
+    for flag in old["flags"]:
+        same = [now for now in new["flags"] if now["dest"] == flag["dest"] and _holds(flag, now)]
+        assert same, f"brojepa {command}: {flag['options'] or flag['dest']} has changed"
+    places, now = ([flag["dest"] for flag in each["flags"] if not flag["options"]] for each in (old, new))
+    assert now[: len(places)] == places
+    for flag in new["flags"]:
+        assert not flag["required"] or flag["dest"] in {each["dest"] for each in old["flags"]}, flag
+    for apart in old["exclusive"]:
+        assert any(set(apart) <= set(group) for group in new["exclusive"]), apart
+
+
+def _holds(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    if not set(old["options"]) <= set(new["options"]):
+        return False
+    choices = new["choices"] is None or (old["choices"] is not None and set(old["choices"]) <= set(new["choices"]))
+    rest = ("kind", "default", "nargs", "required", "const", "type")
+    return choices and all(old[name] == new[name] for name in rest)
+
+
+@pytest.mark.parametrize("name", RECORDED["fields"])
+def test_knobs_stay(name):
+    old, new = RECORDED["fields"][name], observe.fields()[name]
+    assert (old["default"], old["type"]) == (new["default"], new["type"])
+    if old["values"] is None:
+        assert new["values"] is None
+    else:
+        assert set(old["values"]) <= set(new["values"])
+
+
+def test_presets_and_their_hashes_stay():
+    now = observe.presets()
+    assert {name: now.get(name) for name in RECORDED["presets"]} == RECORDED["presets"]
+
+
+def test_committed_runs_are_named_by_their_configs():
+    """The hash of every committed config is the one its run wrote down, and its directory is where it would go."""
+    assert len(COMMITTED) >= RECORDED["committed_runs"]
+    for file in COMMITTED:
+        header, result = json.loads(file.read_text()), json.loads(file.with_name("result.json").read_text())
+        config = brojepa.Config.from_dict(header["config"])
+        assert config.hash == result["config_hash"], file
+        name = file.parents[1].name
+        assert config.hash == name or not re.fullmatch("[0-9a-f]{8}", name), file
+        assert config.replace(**header["config"]) == config, file
+        at = brojepa.Run.locate(observe.ROOT / "results", config, header["preset"], header["seed"]).path
+        assert at == file.parent
+
+
+def test_errors_keep_their_exit_codes():
+    codes = {"BrojepaError": 1, "RunError": 1, "RequestError": 2, "MissingData": 2, "Interrupted": 130}
+    assert {name: getattr(errors, name).exit_code for name in codes} == codes
+    assert all(issubclass(getattr(errors, name), brojepa.BrojepaError) for name in codes)
