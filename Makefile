@@ -21,7 +21,7 @@ test-slurm: $(VENV)/.installed
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
 		then apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y install slurm-wlm munge; \
 		else echo "make test-slurm needs Slurm and munge: install the packages slurm-wlm and munge" >&2; exit 1; fi; fi
-	$(BIN)/pytest -m slurm tests/slurm
+	$(BIN)/pytest -m slurm tests/sweep/test_slurm_for_real.py
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from brojepa import report
+from brojepa.algebra.modulus import infer_modulus
 from brojepa.bench.results import Results, read
 from brojepa.config import Config, words
-from brojepa.modulus import infer_modulus
 from brojepa.presets import PRESETS
 
 ROOT = Path(__file__).parent.parent

@@ -11,11 +11,14 @@ import torch
 from hypothesis import settings
 from torch import Tensor
 
-from brojepa.assembly import build
 from brojepa.config import Config
 from brojepa.errors import RequestError
 from brojepa.models import Model, Task
+from brojepa.models.build import build
 from brojepa.worlds import Batch, Split, World, open_world
+
+ROOT = Path(__file__).parents[1]
+"""The repository."""
 
 checked = settings(deadline=None, derandomize=True, database=None, max_examples=40)
 """Hypothesis, the same examples every time and without a clock."""

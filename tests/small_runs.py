@@ -6,10 +6,9 @@ from typing import Any
 
 import torch
 
-from brojepa import checkpoint
-from brojepa.progress import Reporter
-from brojepa.runs import Run
+from brojepa.runs import Run, checkpoint
 from brojepa.training import Training
+from brojepa.training.display import Reporter
 
 KINDS: dict[str, dict[str, Any]] = {
     "learned-ema": {"action": "mfr-learned"},

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from brojepa import report
+from brojepa.algebra.modulus import infer_modulus
 from brojepa.bench import BENCHMARKS
 from brojepa.bench.results import Results, read
 from brojepa.cli import COMMANDS
@@ -19,7 +20,6 @@ from brojepa.config import Config, words
 from brojepa.figures import FIGURES
 from brojepa.figures.choose import find
 from brojepa.figures.data import unpack
-from brojepa.modulus import infer_modulus
 from brojepa.presets import PRESETS
 
 ROOT = Path(__file__).parent.parent

@@ -27,4 +27,4 @@ def test_a_built_wheel_contains_the_data_and_the_command(tmp_path):
         entry = next(n for n in names if n.endswith("entry_points.txt"))
         assert "brojepa = brojepa.cli:main" in file.read(entry).decode()
     wanted = {f"brojepa/worlds/mnist/{name}.gz" for name in MNIST.files}
-    assert wanted | {"brojepa/worlds/mnist/LICENSE.md", "brojepa/py.typed", "brojepa/paper/tables.csv"} <= names
+    assert wanted | {"brojepa/worlds/mnist/LICENSE.md", "brojepa/py.typed", "brojepa/report/paper.csv"} <= names

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from brojepa import groups
-from brojepa.assembly import build
 from brojepa.config import Config
 from brojepa.errors import RequestError
 from brojepa.models import JEPA, Supervised, Task
+from brojepa.models.build import build
 from brojepa.presets import PRESETS, RECOMMENDED, preset, recommended
 
 # The rows of the paper's two tables, by name.
@@ -57,8 +57,8 @@ def test_every_preset_of_another_group_builds_a_model_that_predicts(world):
         k = group.sample(3, torch.Generator().manual_seed(0))
         assert model.act(z, k).shape == (3, config.latent)
         trained = group.tensor(group.check(config.train_actions, "--train-actions"))
-        used = set(group.mark(trained).tolist())
-        assert set(group.mark(group.inverse(trained)).tolist()) == used, "whatever is done can be undone"
+        used = set(group.bucket(trained).tolist())
+        assert set(group.bucket(group.inverse(trained)).tolist()) == used, "whatever is done can be undone"
         assert (model.action.angles is None) == (name.endswith("additive") or world in ("dihedral", "pose"))
 
 

@@ -14,34 +14,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from brojepa.actions import BlockRotation, LatentAction, MLPAction, Representation
     from brojepa.algebra import infer_accuracy, inspect
+    from brojepa.algebra.modulus import indistinguishable, infer_modulus
     from brojepa.config import Config
     from brojepa.errors import BrojepaError
     from brojepa.evaluation import evaluate, evaluate_run
     from brojepa.groups import SO2, SO3, Cyclic, Dihedral, Group, Product
     from brojepa.models import JEPA, Model, Supervised
-    from brojepa.modulus import indistinguishable, infer_modulus
-    from brojepa.planning import Plan
+    from brojepa.models.actions import BlockRotation, LatentAction, MLPAction, Representation
+    from brojepa.models.planning import Plan
     from brojepa.presets import PRESETS, preset
-    from brojepa.runs import Run, load
+    from brojepa.runs import Run
+    from brojepa.runs.loading import load
     from brojepa.training import train
     from brojepa.worlds import World, open_world
 
 # Where each public name lives. Imported on first use: torch takes a second, and `brojepa --help` needs none of it.
 _HOME = {
-    "BlockRotation": "actions", "LatentAction": "actions", "MLPAction": "actions",
-    "Representation": "actions",
     "infer_accuracy": "algebra", "inspect": "algebra",
     "Config": "config",
     "BrojepaError": "errors",
     "evaluate": "evaluation", "evaluate_run": "evaluation",
     "Cyclic": "groups", "Dihedral": "groups", "Group": "groups", "Product": "groups", "SO2": "groups", "SO3": "groups",
-    "JEPA": "models", "Model": "models", "Supervised": "models",
-    "indistinguishable": "modulus", "infer_modulus": "modulus",
-    "Plan": "planning",
+    "JEPA": "models", "Model": "models", "Plan": "models", "Supervised": "models",
+    "BlockRotation": "models.actions", "LatentAction": "models.actions", "MLPAction": "models.actions",
+    "Representation": "models.actions",
+    "indistinguishable": "algebra", "infer_modulus": "algebra",
     "PRESETS": "presets", "preset": "presets",
-    "Run": "runs", "load": "runs",
+    "Run": "runs", "load": "runs.loading",
     "train": "training",
     "World": "worlds", "open_world": "worlds",
 }  # fmt: skip

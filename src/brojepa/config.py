@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from brojepa.errors import RequestError, unknown
+from brojepa.text import signed
 
 Actions = tuple[int | str, ...]
 WORLDS = ("mnist", "emnist", "torus", "pairs", "rotation", "dihedral", "pose")
@@ -25,11 +26,6 @@ ROTATIONS = ("sfr-fixed", "sfr-learned", "mfr-fixed", "mfr-learned")
 def needs_emnist(world: str) -> bool:
     """Whether a world is EMNIST or made of it: the one that `--data-dir` is for."""
     return "emnist" in world.replace(":", ",").split(",")
-
-
-def signed(k: int) -> str:
-    """The way a number that is an action is written: "+3", "-1", "0"."""
-    return f"{k:+d}" if k else "0"
 
 
 def knob(default: Any, help: str, group: str | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Atomic writes: readers see the old file or the new one, never a partial one."""
 
 from __future__ import annotations
 
@@ -37,3 +37,8 @@ def read_json(path: Path) -> Any:
         raise RunError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise RunError(f"{path} is damaged ({error}): remove the run directory and train again") from None
+
+
+def cache_dir() -> Path:
+    """Where downloads and measurements of this machine are kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brojepa"

@@ -8,8 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
+from brojepa import evaluation
 from brojepa.bench.measured import Effort, Measured, Ratio
 from brojepa.bench.processes import fresh, peak_memory
+from brojepa.bench.stepping import Stepper, random_split, random_world
+from brojepa.presets import preset
+from brojepa.runs.devices import choose_device
+from brojepa.worlds import World
 
 PRESET = "mnist/bro-mlp-mfr-fixed"
 BASE = {"images": 60_000, "states": 10, "latent": 64}
@@ -49,14 +56,6 @@ def _measure(stage: str, sizes: dict[str, int], effort: Effort) -> float:
 
 def peak(stage: str, images: int, states: int, latent: int, device: str) -> int:
     """Bytes that a stage takes in this process beyond imports and a tiny step: of a GPU, or else of this machine."""
-    import torch
-
-    from brojepa import evaluation
-    from brojepa.bench.stepping import Stepper, random_split, random_world
-    from brojepa.devices import choose_device
-    from brojepa.presets import preset
-    from brojepa.worlds import World
-
     on_gpu = choose_device(device).type == "cuda"
     Stepper(preset(PRESET), random_world(200), device).advance(2)  # the libraries behind torch allocate when first used
     before = peak_memory()

@@ -7,8 +7,6 @@ small MLP learns each with and without relaxing, on the same running means, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from brojepa.bench.measured import Effort, Measured, Ratio
@@ -59,34 +57,3 @@ def _notes(quick: bool) -> list[str]:
         f"worlds: {where}; an MLP, fixed multi-frequency rotation, running means as targets, relaxed "
         f"{WAYS['relaxed']} steps or none, AdamW at 1e-3",
     ]
-
-
-def plot(rows: Sequence[Mapping[str, Any]], file: Path) -> None:
-    """Epochs against states, with and without relaxing; hollow and pointing up where it was given up."""
-    from matplotlib.figure import Figure
-
-    from brojepa.figures import style
-    from brojepa.files import write_atomically
-
-    with style.language():
-        figure = Figure(figsize=(style.NARROW + 1, 3.2), layout="constrained")
-        axes = figure.subplots()
-        looks = {"relaxed": (style.BLUE, "-", "o"), "not relaxed": (style.VERMILLION, (0, (4, 1.5)), "s")}
-        for way, (colour, line, marker) in looks.items():
-            mine = [row for row in rows if row["targets"] == way]
-            states, epochs = [row["states"] for row in mine], [row["epochs"] or MOST for row in mine]
-            axes.plot(states, epochs, color=colour, linestyle=line, label=way)
-            for n, count, row in zip(states, epochs, mine, strict=True):
-                reached = row["epochs"] is not None
-                face = colour if reached else "white"
-                axes.plot(n, count, marker if reached else "^", color=colour, markerfacecolor=face, markersize=6)
-        axes.set(xscale="log", yscale="log", xlabel="states", ylabel="epochs")
-        ticks = sorted({row["states"] for row in rows})
-        axes.set_xticks(ticks, [str(n) for n in ticks])
-        axes.set_yticks([1, 2, 5, 10, 20, MOST], ["1", "2", "5", "10", "20", f"{MOST}"])
-        axes.minorticks_off()
-        axes.grid(axis="y", color=style.FAINT, linewidth=0.6)
-        axes.set_title(f"Epochs until zero-shot is within {CLOSE} of seen\n(hollow: not in {MOST} epochs)", loc="left")
-        axes.legend()
-        drawn = style.files(figure, "Epochs against states", "With and without relaxed targets.")
-    write_atomically(file, drawn[file.suffix.removeprefix(".")])

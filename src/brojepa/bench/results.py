@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Mapping
-from datetime import datetime, timezone
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,36 +10,8 @@ from brojepa.bench import BENCHMARKS
 from brojepa.errors import RequestError
 from brojepa.files import read_json
 from brojepa.report.render import Grid, View
-from brojepa.sweep import cores
 
 VERDICT = {True: "yes", False: "no", None: "-"}
-
-
-def header(quick: bool) -> dict[str, Any]:
-    """What every result depends on: machine, versions, threads, and when."""
-    import torch  # here, so that reading results does not wait for it
-
-    from brojepa.devices import cpu_name
-
-    return {
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "quick": quick,
-        "machine": {"cpu": cpu_name(), "cores": cores(), "memory": _memory(), "platform": platform.platform()},
-        "versions": {
-            "brojepa": version("brojepa"),
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": version("numpy"),
-        },
-        "threads": torch.get_num_threads(),
-        "benchmarks": {},
-    }
-
-
-def _memory() -> int | None:
-    """Bytes of this machine, where the system says."""
-    known = hasattr(os, "sysconf") and {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= os.sysconf_names.keys()
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if known else None
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -20,13 +20,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import flop_registry
 
-from brojepa import profiling
 from brojepa.bench.measured import Effort, Measured, Ratio, seconds
 from brojepa.bench.processes import fresh
 from brojepa.bench.stepping import Stepper
 from brojepa.config import Config
 from brojepa.presets import preset
-from brojepa.sweep import cores
+from brojepa.sweep.jobs import cores
+from brojepa.training import profile as profiling
 from brojepa.worlds import open_world
 
 GOALS = {"mnist/bro-mlp-mfr-fixed": 0.5, "mnist/fast": 0.5, "mnist/bro-resnet18-mfr-fixed": 0.65}

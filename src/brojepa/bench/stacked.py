@@ -73,7 +73,7 @@ class Stack:
 
     @torch.no_grad()
     def _follow(self, decay: float) -> None:
-        """The slow copies, as `SlowCopy.follow` moves one."""
+        """The slow copies, as `EMAEncoder.follow` moves one."""
         state = {**self.parameters, **self.buffers}
         for name, slow in state.items():
             if name.startswith("slow.net."):

@@ -13,7 +13,8 @@ HELP_GOAL, STEP_GOAL = 0.5, 5.0
 # `brojepa train`, which ends after its first step
 FIRST_STEP = """
 import os, sys
-from brojepa import cli, progress
+from brojepa import cli
+from brojepa.training import display as progress
 class Leave(progress.Silent):
     def progress(self, training):
         os._exit(0)

@@ -7,12 +7,11 @@ from typing import Any
 
 import torch
 
-from brojepa import devices
 from brojepa.bench.measured import median_seconds, seconds
 from brojepa.config import Config
-from brojepa.progress import Silent
-from brojepa.runs import Run
+from brojepa.runs import Run, devices
 from brojepa.training import Training
+from brojepa.training.display import Silent
 from brojepa.worlds import Batch, Split, World
 
 SIDE = 28  # pixels, as MNIST

@@ -10,13 +10,13 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from brojepa.cli.algebra import infer, inspect, plan
 from brojepa.cli.bench import bench
 from brojepa.cli.data import data
 from brojepa.cli.figures import figures
+from brojepa.cli.inspect import infer, inspect, plan
 from brojepa.cli.report import report
-from brojepa.cli.runs import evaluate, train
 from brojepa.cli.sweep import sweep
+from brojepa.cli.train import evaluate, train
 from brojepa.errors import BrojepaError, Interrupted, unknown
 from brojepa.presets import RECOMMENDED
 

@@ -53,7 +53,7 @@ def bench(argv: list[str]) -> int:
         raise RequestError(f"--out {args.out}: there is no directory {out.parent}, make it first")
 
     from brojepa.bench.measured import Effort
-    from brojepa.devices import choose_device
+    from brojepa.runs.devices import choose_device
 
     choose_device(args.device)
     _show(_measure(names, Effort(repeats, args.quick, args.full, args.device), out), args.format, plot)
@@ -79,9 +79,12 @@ def _show(data: dict[str, Any], form: str, plot: Path | None) -> None:
     if plot is not None:
         if "relaxing" not in data["benchmarks"]:
             raise RequestError(f"--plot {plot}: these results have no relaxing; measure it with brojepa bench relaxing")
-        from brojepa.bench import relaxing
+        from brojepa.bench.relaxing import CLOSE, MOST
+        from brojepa.figures.relaxing import picture
+        from brojepa.files import write_atomically
 
-        relaxing.plot(data["benchmarks"]["relaxing"]["rows"], plot)
+        drawn = picture(data["benchmarks"]["relaxing"]["rows"], CLOSE, MOST)
+        write_atomically(plot, drawn[plot.suffix[1:]])
 
 
 def _names(names: list[str], everything: bool) -> list[str]:
@@ -98,7 +101,7 @@ def _names(names: list[str], everything: bool) -> list[str]:
 def _measure(names: list[str], effort: Any, out: Path) -> dict[str, Any]:
     """Measure and save, one by one, so that what was measured stays whatever comes after it."""
     from brojepa.bench import run
-    from brojepa.bench.results import header
+    from brojepa.bench.machine import header
     from brojepa.files import write_json
 
     data = header(effort.quick)

@@ -118,7 +118,7 @@ def _fetch(args: argparse.Namespace) -> int:
             "'brojepa data fetch emnist'"
         )
     from brojepa.worlds import search_path
-    from brojepa.worlds.fetch import URL, fetch_emnist
+    from brojepa.worlds.download import URL, fetch_emnist
 
     live = sys.stderr.isatty()
 

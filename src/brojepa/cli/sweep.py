@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from brojepa import config as knobs
 from brojepa.cli.parser import Parser, add_knobs, given_knobs, integers, join_negative, preset_list
 from brojepa.errors import Interrupted, RequestError, RunError, unknown
-from brojepa.progress import counted
+from brojepa.text import plural
 
 if TYPE_CHECKING:
     from brojepa.sweep import Job
@@ -34,7 +34,7 @@ def sweep(argv: list[str]) -> int:
     )  # fmt: skip
     many.add_argument("--jobs", metavar="INT", help="runs at once; default one for each core, at most 4")
     many.add_argument("--gpus", metavar="INTS", help="such as 0-3: shared out, one to a run; then --jobs is as many")
-    many.add_argument("--slurm", nargs="?", const="", metavar="KEY=VALUE,...", help="on Slurm: see docs/cluster.md")
+    many.add_argument("--slurm", nargs="?", const="", metavar="KEY=VALUE,...", help="on Slurm: see docs/slurm.md")
     many.add_argument("--out", default="runs", metavar="DIR", help="where run directories go; default runs")
     many.add_argument("--data-dir", metavar="DIR", help="where EMNIST is; default BROJEPA_DATA, then the cache")
     many.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
@@ -62,7 +62,7 @@ def sweep(argv: list[str]) -> int:
 
 def at_once(jobs: str | None, gpus: int = 0) -> int:
     """How many runs go on at once: as --jobs says, else one for each GPU named, else for each core up to 4."""
-    from brojepa.sweep import cores
+    from brojepa.sweep.jobs import cores
 
     workers = integers("--jobs", jobs)[0] if jobs else gpus or min(4, cores())
     if workers < 1:
@@ -90,7 +90,7 @@ def _dry_run(jobs: Sequence[Job]) -> int:
         standing = "done" if job.run.done else f"epoch {job.epoch}/{job.config.epochs}" if job.epoch else "new"
         print(f"{standing:<12} brojepa {shlex.join(job.command()[3:])}")
     done = sum(job.run.done for job in jobs)
-    print(f"{counted(len(jobs), 'run')}, {done} done, {len(jobs) - done} to do")
+    print(f"{plural(len(jobs), 'run')}, {done} done, {len(jobs) - done} to do")
     return 0
 
 
@@ -114,8 +114,8 @@ class _Stop:
 
 def here(jobs: Sequence[Job], workers: int, gpus: Sequence[int] = ()) -> int:
     """Run jobs on this machine to the end, saying how they stand."""
-    from brojepa.overview import Overview
-    from brojepa.sweep import Local, check_worlds
+    from brojepa.sweep.display import Overview
+    from brojepa.sweep.local import Local, check_worlds
 
     check_worlds(jobs)
     local, overview = Local(jobs, workers, gpus), Overview(jobs, workers)
@@ -131,33 +131,33 @@ def here(jobs: Sequence[Job], workers: int, gpus: Sequence[int] = ()) -> int:
 
 
 def _verdict(jobs: Sequence[Job], status: dict, interrupted: bool) -> int:
-    from brojepa.overview import failures
+    from brojepa.sweep.display import failures
 
     done, failed = (sum(s.state == state for s in status.values()) for state in ("done", "failed"))
     if interrupted and done + failed < len(jobs):
-        raise Interrupted(f"stopped with {done} of {counted(len(jobs), 'run')} done; the same command goes on")
+        raise Interrupted(f"stopped with {done} of {plural(len(jobs), 'run')} done; the same command goes on")
     for line in failures(jobs, status):
         print(line)
     if failed:
-        raise RunError(f"{failed} of {counted(len(jobs), 'run')} failed; the same command tries them again")
-    print(f"{counted(done, 'run')} done")
+        raise RunError(f"{failed} of {plural(len(jobs), 'run')} failed; the same command tries them again")
+    print(f"{plural(done, 'run')} done")
     return 0
 
 
 def _on_slurm(jobs: Sequence[Job], asked: str, out: str) -> int:
-    from brojepa import cluster
-    from brojepa.overview import Overview
-    from brojepa.sweep import Status, check_worlds
+    from brojepa.sweep import Status, slurm
+    from brojepa.sweep.display import Overview
+    from brojepa.sweep.local import check_worlds
 
-    request, names = cluster.parse_slurm(asked), {"queued": "waiting", "new": "waiting"}
+    request, names = slurm.parse_slurm(asked), {"queued": "waiting", "new": "waiting"}
     check_worlds(jobs)
     with _Stop() as stop:
-        submitted = cluster.submit(jobs, request, out)
+        submitted = slurm.submit(jobs, request, out)
         nothing = "nothing to queue: every run is done or in a job"
         print(f"queued {', '.join(submitted)}" if submitted else nothing, flush=True)
         overview = Overview(jobs, None)
         while True:
-            standings = cluster.states(jobs, out)
+            standings = slurm.states(jobs, out)
             status = {
                 job.run.path: Status(names.get(s.state, s.state), s.why) for job, s in zip(jobs, standings, strict=True)
             }

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from brojepa.figures import style
 from brojepa.figures.sources import Source
-from brojepa.groups import signed
+from brojepa.text import signed
 
 
 def collect(sources: dict[str, Source]) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from brojepa.algebra.describe import verdict
 from brojepa.figures import spectrum, style
-from brojepa.findings import verdict
 
 TITLE = "The algebra of a latent space"
 Panel = Callable[[Axes], None]

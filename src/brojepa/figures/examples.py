@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 
 from brojepa.figures import style
 from brojepa.figures.sources import Source
-from brojepa.groups import signed
+from brojepa.text import signed
 
 COUNT, STEP = 8, 1.3  # examples, and the distance between two in widths of an image
 ACTIONS = (1, 3, -4, 7, -1, 5, -2, -6)  # a trained one in each half; brought into the world's range

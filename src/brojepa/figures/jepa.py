@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from brojepa.figures import curves, style
 from brojepa.figures.geometry import cosines
 from brojepa.figures.sources import Source
-from brojepa.progress import actions_text
+from brojepa.text import actions_text
 
 
 def collect(sources: dict[str, Source]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from brojepa.figures import style
 from brojepa.figures.geometry import PCA, even_choice
 from brojepa.figures.sources import Source
-from brojepa.groups import signed
+from brojepa.text import signed
 
 ACTIONS = (1, -3)
 POINTS = 1000

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from brojepa.assembly import action_sets
 from brojepa.config import Config, words
 from brojepa.errors import RequestError
 from brojepa.evaluation import Latents, evaluating
@@ -17,10 +16,12 @@ from brojepa.figures import Need
 from brojepa.figures.geometry import prototypes
 from brojepa.groups import Cyclic
 from brojepa.models import Model
-from brojepa.pictures import state_names
+from brojepa.models.build import action_sets
 from brojepa.presets import PRESETS
 from brojepa.runs import Run
+from brojepa.runs.loading import load
 from brojepa.worlds import Split, World, open_world
+from brojepa.worlds.pictures import state_names
 
 
 class Source:
@@ -43,7 +44,7 @@ class Source:
 
     @cached_property
     def model(self) -> Model:
-        return self.run.load("cpu")
+        return load(self.run.path, "cpu")
 
     @cached_property
     def test(self) -> Split:

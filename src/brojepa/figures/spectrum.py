@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from brojepa.algebra.modulus import evidence, infer_modulus
 from brojepa.figures import style
 from brojepa.figures.sources import Source
-from brojepa.modulus import evidence, infer_modulus
 
 
 def collect(sources: dict[str, Source]) -> dict[str, Any]:

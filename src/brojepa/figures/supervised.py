@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from brojepa.figures import style
 from brojepa.figures.geometry import PCA, even_choice
 from brojepa.figures.sources import Source
-from brojepa.groups import signed
+from brojepa.text import signed
 
 POINTS = 250  # images, each after every action
 DOTS = {"marker": "o", "s": 10, "alpha": 0.35, "linewidths": 0, "zorder": 2}

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import re
 
-from brojepa.config import signed
 from brojepa.errors import RequestError
 from brojepa.groups.abelian import SO2, Abelian, Cyclic, Product
 from brojepa.groups.dihedral import Dihedral
 from brojepa.groups.group import Element, Group, Irrep
-from brojepa.groups.rotations import SO3
+from brojepa.groups.so3 import SO3
 
-__all__ = ["SO2", "SO3", "Abelian", "Cyclic", "Dihedral", "Element", "Group", "Irrep", "Product", "parse", "signed"]
+__all__ = ["SO2", "SO3", "Abelian", "Cyclic", "Dihedral", "Element", "Group", "Irrep", "Product", "parse"]
 
 
 def parse(name: str) -> Group:

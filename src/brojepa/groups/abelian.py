@@ -14,9 +14,9 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from brojepa.config import signed
 from brojepa.errors import RequestError
 from brojepa.groups.group import Element, Group, Irrep, rotation
+from brojepa.text import signed
 
 
 class Abelian(Group):
@@ -94,10 +94,10 @@ class Cyclic(Abelian):
         return tuple(self._irrep((f,), line=2 * f % self.n == 0) for f in range(top + 1))
 
     @property
-    def marks(self) -> int:
+    def buckets(self) -> int:
         return 2 * self.n - 1
 
-    def mark(self, a: Tensor) -> Tensor:
+    def bucket(self, a: Tensor) -> Tensor:
         return a + self.n - 1
 
     def write(self, a: int) -> str:
@@ -133,7 +133,7 @@ class SO2(Abelian):
     dtype = torch.float32
     identity = 0.0
     periods = (360,)
-    marks = 3600
+    buckets = 3600
     example = "-10,10"
 
     def __str__(self) -> str:
@@ -163,8 +163,8 @@ class SO2(Abelian):
         """Radians in [-pi, pi)."""
         return torch.deg2rad((a.float() + 180) % 360 - 180)[..., None]
 
-    def mark(self, a: Tensor) -> Tensor:
-        return (10 * a).round().long() % self.marks
+    def bucket(self, a: Tensor) -> Tensor:
+        return (10 * a).round().long() % self.buckets
 
     def rollout(self, k: float, primitives: Sequence[float]) -> tuple[float, int] | None:
         """Whole multiples of a primitive, the smallest first, at most once around."""
@@ -278,13 +278,13 @@ class Product(Abelian):
         return torch.stack(self._each("distance", *torch.broadcast_tensors(a, b)), -1).square().sum(-1).sqrt()
 
     @property
-    def marks(self) -> int:
+    def buckets(self) -> int:
         return math.prod(3600 if isinstance(f, SO2) else f.n for f in self.factors)
 
-    def mark(self, a: Tensor) -> Tensor:
+    def bucket(self, a: Tensor) -> Tensor:
         place = torch.zeros(a.shape[:-1], dtype=torch.long, device=a.device)
         for i, f in enumerate(self.factors):
-            part = f.mark(a[..., i]) if isinstance(f, SO2) else a[..., i].long() % f.n
+            part = f.bucket(a[..., i]) if isinstance(f, SO2) else a[..., i].long() % f.n
             place = place * (3600 if isinstance(f, SO2) else f.n) + part
         return place
 

@@ -71,10 +71,10 @@ class Dihedral(Group):
         return matrix
 
     @property
-    def marks(self) -> int:
+    def buckets(self) -> int:
         return self.order
 
-    def mark(self, a: Tensor) -> Tensor:
+    def bucket(self, a: Tensor) -> Tensor:
         return 2 * (a[..., 0] % self.n) + a[..., 1] % 2
 
     def write(self, a: Element) -> str:

@@ -42,7 +42,7 @@ class Group:
     shape: tuple[int, ...] = ()
     dtype: torch.dtype = torch.int64
     order: int | None = None
-    marks: int
+    buckets: int
     identity: Any
     """The element that does nothing."""
 
@@ -90,9 +90,9 @@ class Group:
         """The element as numbers that a network can read, and that add up where that makes sense: [..., count]."""
         return a.float() if self.shape else a.float()[..., None]
 
-    def mark(self, a: Tensor) -> Tensor:
-        """Where an element is marked as used in a table of `marks` entries, [...]. Elements of a continuous group that
-        are all but equal share an entry."""
+    def bucket(self, a: Tensor) -> Tensor:
+        """Where an element is marked as used in a table of `buckets` entries, [...]. Elements of a continuous group
+        that are all but equal share an entry."""
         raise NotImplementedError
 
     # Elements as plain Python and in words

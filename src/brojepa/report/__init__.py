@@ -19,8 +19,8 @@ from brojepa.errors import RequestError, unknown
 from brojepa.report.records import METRICS, Found, find
 from brojepa.report.render import FORMATS, View
 from brojepa.report.rows import TABLES, Line, Section, all_lines, departures, table_lines
+from brojepa.report.statistics import paired, summarise
 from brojepa.report.views import Comparison, PerAction, Runs, Table
-from brojepa.statistics import paired, summarise
 
 __all__ = [
     "FORMATS", "TABLES", "Comparison", "PerAction", "Runs", "Table", "View", "compare", "departures", "per_action",

@@ -12,9 +12,9 @@ from typing import Any
 from brojepa.config import Config
 from brojepa.presets import PRESETS, paper_row
 from brojepa.report.records import METRICS, Record, difference, spoken
-from brojepa.statistics import Summary, summarise
+from brojepa.report.statistics import Summary, summarise
 
-PAPER = Path(__file__).parent.parent / "paper" / "tables.csv"
+PAPER = Path(__file__).parent / "paper.csv"
 TABLES = {1: "mnist", 2: "emnist"}
 CHANCE = {"mnist": 1 / 10, "emnist": 1 / 26}
 SEEDS = 6  # of every number in the paper

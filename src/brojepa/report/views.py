@@ -8,7 +8,7 @@ from typing import Any
 from brojepa.report.records import METRICS, Record, row, spoken
 from brojepa.report.render import NOTHING, Grid, View, number, signed, spread
 from brojepa.report.rows import Line, Measured, Section, departures
-from brojepa.statistics import CONFIDENCE, Paired, Summary, summarise
+from brojepa.report.statistics import CONFIDENCE, Paired, Summary, summarise
 
 MARKS = {"within": "=", "above": "↑", "below": "↓", None: ""}
 TITLES = {"zero_shot": "zero-shot", "knn": "k-NN"}

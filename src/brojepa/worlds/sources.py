@@ -15,7 +15,9 @@ import numpy as np
 
 from brojepa.config import WORLDS, needs_emnist
 from brojepa.errors import MissingData, RequestError, unknown
-from brojepa.worlds import idx, made
+from brojepa.files import cache_dir
+from brojepa.worlds import derived as made
+from brojepa.worlds import idx
 from brojepa.worlds.world import World
 
 PARTS = ("train images", "train labels", "test images", "test labels")
@@ -58,11 +60,6 @@ def known_split(counts: dict[str, int], sha256: str) -> str:
     if sha256 == REBUILT_SHA256:
         return "rebuilt"
     return "official" if counts == {"train": 124_800, "test": 20_800} else "other"
-
-
-def cache_dir() -> Path:
-    """Where `brojepa data fetch` puts files when it is not told."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brojepa"
 
 
 def search_path(data_dir: str | Path | None) -> list[Path]:

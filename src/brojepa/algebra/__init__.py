@@ -1,0 +1,48 @@
+"""What algebra a model has learned, read out of it: its cycles, its geometry, how well the group law holds.
+
+`inspect` measures on images; nothing is fitted. `describe` says it in words.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from brojepa.algebra import labelled, poses
+from brojepa.algebra.labelled import infer_accuracy
+from brojepa.algebra.modulus import indistinguishable, infer_modulus
+from brojepa.errors import RequestError
+from brojepa.evaluation import evaluating, world_of
+from brojepa.models import Model
+from brojepa.runs import Run
+from brojepa.runs.loading import load
+from brojepa.worlds import PoseWorld, Split, World
+
+__all__ = ["indistinguishable", "infer_accuracy", "infer_modulus", "inspect", "inspect_run"]
+
+
+def inspect(model: Model, data: Split | World) -> dict[str, Any]:
+    """Everything `brojepa inspect` says, as plain values ready for JSON; None where a model has no such thing.
+
+    data: images of labelled states, or a world, whose test split is taken; a world of poses must be given whole.
+    The angles' part needs a block rotation; the rest any latent action that stays in its latent space.
+    """
+    if model.action.dim != model.action.out_dim:
+        raise RequestError(
+            f"this latent action leads from {model.action.dim} to {model.action.out_dim} dimensions, so there is no "
+            "algebra to inspect: choose a run whose latent action stays in its latent space"
+        )
+    if isinstance(data, PoseWorld) != (model.task.n == 0) or (isinstance(data, World) and data.group != model.group):
+        given = data.name if isinstance(data, World) else "a split"
+        raise RequestError(f"this model is of another kind of world than {given}: give the world it was trained on")
+    with evaluating(model):
+        if isinstance(data, PoseWorld):
+            return poses.inspect(model, data)
+        return labelled.inspect(model, data.test if isinstance(data, World) else data)
+
+
+def inspect_run(path: str | Path, data_dir: str | Path | None = None, device: str = "auto") -> dict[str, Any]:
+    """Inspect a run on the test images of its own world, or of the images in `data_dir`."""
+    run = Run(Path(path))
+    model, world = load(run.path, device), world_of(run, data_dir)
+    return {"run": str(path), "world": world.title, **inspect(model, world)}

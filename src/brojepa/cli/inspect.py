@@ -1,0 +1,142 @@
+"""`brojepa inspect`, `infer` and `plan`: the algebra of a trained model, and what it is good for."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from brojepa.cli.parser import Parser, join_negative
+from brojepa.errors import RequestError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from brojepa.groups import Element
+    from brojepa.models import Model
+
+BRIGHT = 0.5  # mean of pixels above which an image is on white
+
+
+def inspect(argv: list[str]) -> int:
+    """Read the algebra out of a run: its group, geometry and laws."""
+    parser = Parser(prog="brojepa inspect", description=inspect.__doc__)
+    parser.add_argument("run", metavar="RUN", help="a run directory")
+    parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is, or other images of the same shape")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument("--figure", metavar="FILE", help="draw it as well, .png or .svg")
+    args = parser.parse(argv)
+    kind = Path(args.figure).suffix[1:] if args.figure else ""
+    if args.figure and kind not in ("png", "svg"):
+        raise RequestError(f"--figure {args.figure}: the name must end in .png or .svg")
+    if args.figure and find_spec("matplotlib") is None:
+        raise RequestError("--figure needs matplotlib, which is not installed: pip install 'brojepa[figures]'")
+
+    from brojepa.algebra import inspect_run
+    from brojepa.algebra.describe import describe
+    from brojepa.files import write_atomically
+
+    found = inspect_run(args.run, args.data_dir, args.device)
+    print(json.dumps(found, allow_nan=False) if args.json else "\n".join(describe(found)))
+    if args.figure:
+        from brojepa.figures.algebra import picture
+
+        names = _names(args.run)
+        write_atomically(Path(args.figure), picture(found, names)[kind])
+    return 0
+
+
+def infer(argv: list[str]) -> int:
+    """Name the action that leads from one image to another."""
+    parser = _two_images("infer", infer.__doc__)
+    args = parser.parse(argv)
+    model, z, shown = _read(args)
+    k = model.group.plain(model.infer_action(z[0], z[1]))
+    if args.json:
+        print(json.dumps({"from": shown[0], "to": shown[1], "action": _said(model, k)}))
+        return 0
+    _print_images(args, shown)
+    print(f"action {model.group.write(k)}")
+    return 0
+
+
+def plan(argv: list[str]) -> int:
+    """Plan the way from one image to another with allowed actions only."""
+    parser = _two_images("plan", plan.__doc__)
+    parser.add_argument(
+        "--allowed", required=True, metavar="K,K,...", help="allowed actions, as in --allowed=+3,-4 or r,s"
+    )
+    args = parser.parse(join_negative(argv))
+    model, z, shown = _read(args)
+    way = model.plan(z[0], z[1], args.allowed.split(","))
+    states, write = _states(args.run, model, way.latents), model.group.write
+    if args.json:
+        said = {"action": _said(model, way.action), "actions": [_said(model, k) for k in way.actions]}
+        said |= {"reached": way.reached, "distance": way.distance}
+        print(json.dumps({"from": shown[0], "to": shown[1], **said, "states": states}))
+        return 0
+    _print_images(args, shown)
+    print(f"action {write(way.action)}, in {len(way.actions)} step{'' if len(way.actions) == 1 else 's'}:")
+    for word, state in zip(["start", *map(write, way.actions)], states, strict=True):
+        print(f"  {word:>5}  {state or ''}".rstrip())
+    print(f"{'arrived' if way.reached else 'not arrived'}: {way.distance:.3f} of the goal latent's length away from it")
+    return 0
+
+
+def _two_images(name: str, description: str | None) -> Parser:
+    parser = Parser(prog=f"brojepa {name}", description=description)
+    parser.add_argument("run", metavar="RUN", help="a run directory")
+    parser.add_argument("images", nargs=2, metavar="IMAGE", help="PNG or what else Pillow opens, or .npy")
+    parser.add_argument("--invert", action="store_true", help="the images are dark on white")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+    return parser
+
+
+def _read(args: argparse.Namespace) -> tuple[Model, Tensor, list[str | None]]:
+    """The model, the latents [2, dim] of both images, and the names of the states they show."""
+    import numpy as np
+    import torch
+
+    from brojepa.runs.loading import load
+    from brojepa.worlds.pictures import read_picture
+
+    model = load(args.run, args.device)
+    images = np.stack([read_picture(path, model.task.shape, invert=args.invert) for path in args.images])
+    if model.task.mean[0] < BRIGHT < images.mean() / 255:
+        hint = "without --invert" if args.invert else "with --invert"
+        print(f"brojepa: the images are bright where the model's are dark: try {hint}", file=sys.stderr)
+    with torch.no_grad():
+        z = model.encode(images)
+    return model, z, _states(args.run, model, z)
+
+
+def _states(run: str, model: Model, z: Tensor) -> list[str | None]:
+    """The names of the states that latents [count, dim] show; None where the world has no labels."""
+    if model.classifier is None:
+        return [None] * len(z)
+    names = _names(run)
+    return [names[y] for y in model.classify(z).tolist()]
+
+
+def _said(model: Model, k: Element) -> int | str:
+    """An action in JSON: a cycle's is a number, another group's is written as --allowed reads it."""
+    return model.group.write(k) if model.group.shape or not isinstance(k, int) else k
+
+
+def _names(run: str) -> list[str]:
+    from brojepa.runs import Run
+    from brojepa.worlds.pictures import state_names
+
+    header = Run(Path(run)).header
+    return state_names(header["config"]["world"], header["world"]["states"])
+
+
+def _print_images(args: argparse.Namespace, shown: list[str | None]) -> None:
+    for path, state in zip(args.images, shown, strict=True):
+        if state is not None:
+            print(f"{path} shows {state}")

@@ -1,0 +1,76 @@
+"""`brojepa train` and `brojepa eval`: one run."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+
+from brojepa.cli.parser import Parser, add_knobs, given_knobs, join_negative, one_seed, preset_list
+from brojepa.presets import RECOMMENDED, preset, recommended
+
+
+def train(argv: list[str]) -> int:
+    """Train a preset, or a config of your own."""
+    parser = Parser(prog="brojepa train", description=train.__doc__, epilog=preset_list())
+    parser.add_argument("preset", nargs="?", metavar="PRESET", help=f"a named config; default {RECOMMENDED}")
+    add_knobs(parser)
+    run = parser.add_argument_group("run")
+    run.add_argument("--seed", default="0", metavar="INT", help="default 0")
+    run.add_argument("--out", default="runs", metavar="DIR", help="where run directories go; default runs")
+    run.add_argument("--data-dir", metavar="DIR", help="where EMNIST is; default BROJEPA_DATA, then the cache")
+    run.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
+    run.add_argument(
+        "--profile", action="store_true", help="profile a few steps: where the time goes, and a trace in the run"
+    )
+    say = run.add_mutually_exclusive_group()
+    say.add_argument("--quiet", action="store_true", help="print nothing but warnings and errors")
+    say.add_argument("--json", action="store_true", help="print a JSON object an epoch and the result")
+    args = parser.parse(join_negative(argv))
+
+    given = given_knobs(args)
+    name = args.preset or recommended(given.get("world", "mnist"))
+    config = preset(name).replace(**given)
+    seed = one_seed(args.seed)
+
+    from brojepa import training
+    from brojepa.training import display as progress
+    from brojepa.training import profile as profiling
+
+    reporter = progress.Silent() if args.quiet else progress.JsonLines() if args.json else progress.Table()
+    with profiling.Profile(reporter) if args.profile else nullcontext(reporter) as reporter:
+        training.train(
+            config, seed=seed, out=args.out, data_dir=args.data_dir, device=args.device, reporter=reporter, name=name
+        )
+    return 0
+
+
+def evaluate(argv: list[str]) -> int:
+    """Evaluate a run again: every test image with every action."""
+    parser = Parser(prog="brojepa eval", description=evaluate.__doc__)
+    parser.add_argument("run", metavar="RUN", help="a run directory")
+    parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is, or other images of the same shape")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    args = parser.parse(argv)
+
+    from brojepa.evaluation import evaluate_run
+    from brojepa.runs import Run
+    from brojepa.training import display as progress
+
+    run = Run(Path(args.run))
+    measured = evaluate_run(run.path, args.data_dir, args.device)
+    if args.json:
+        print(json.dumps(measured))
+        return 0
+    print(
+        f"{run.path} on {measured['world']}"
+        + ("" if measured["same_images"] else ", other images than it was trained on")
+    )
+    for line in progress.accuracies(measured):
+        print(line)
+    if run.done and measured["same_images"]:
+        parts = ("metrics", "per_action", "by_state", "retrieval")
+        same = all(run.result.get(key) == measured.get(key) for key in parts)
+        print("identical to result.json" if same else "result.json says otherwise: another device or torch version?")
+    return 0

@@ -1,0 +1,177 @@
+"""Exact evaluation: every image of a split with every action of a set, nothing sampled.
+
+Always in float32 and in chunks, so memory does not grow with images times actions. What is counted is integers;
+accuracies are their ratios.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from brojepa.evaluation.collapse import spread
+from brojepa.evaluation.knn import Neighbours
+from brojepa.groups import Element
+from brojepa.models import Model, Supervised
+from brojepa.worlds import Batch, Split, World
+
+ROWS = 4096  # latents acted on and classified at once
+
+
+@dataclass(frozen=True)
+class Latents:
+    """A split after the encoder: latents [count, dim] and states [count]."""
+
+    z: Tensor
+    states: Tensor
+
+    @classmethod
+    def of(cls, model: Model, split: Split) -> Latents:
+        return cls(model.encode(split.images), split.states.to(model.device))
+
+
+def moved(model: Model, states: Tensor, k: Element) -> Tensor:
+    """The states that an action leads to."""
+    return model.group.apply(states, torch.as_tensor(k, device=states.device))
+
+
+def count_right(model: Model, data: Latents, actions: Sequence[Element]) -> Tensor:
+    """How many images of each state (row) are predicted right after each action (column): [n, actions]."""
+    right = torch.zeros(model.task.n, len(actions), dtype=torch.long, device=data.z.device)
+    for column, k in enumerate(actions):
+        for z, y in zip(data.z.split(ROWS), data.states.split(ROWS), strict=True):
+            hit = model.classify(model.act(z, k)) == moved(model, y, k)
+            right[:, column] += torch.bincount(y[hit], minlength=model.task.n)
+    return right
+
+
+def accuracy(model: Model, data: Latents, actions: Sequence[Element]) -> float | None:
+    """Share of right predictions over all images and actions; None for no actions."""
+    return int(count_right(model, data, actions).sum()) / (len(data.z) * len(actions)) if actions else None
+
+
+def rollout_accuracy(
+    model: Model, data: Latents, primitives: Sequence[Element], actions: Sequence[Element]
+) -> float | None:
+    """Accuracy when each action is reached by repeating a primitive in latent space.
+
+    None for a supervised model, and where some action is no repetition of a primitive."""
+    plans = [plan for k in actions if (plan := model.group.rollout(k, primitives))]
+    if isinstance(model, Supervised) or not actions or len(plans) < len(actions):
+        return None
+    wanted = Counter(plans)  # +3 and -7 may share a plan, and then the state they lead to
+    right = 0
+    for primitive in sorted({p for p, _ in wanted}):
+        longest = max(steps for p, steps in wanted if p == primitive)
+        for z, y in zip(data.z.split(ROWS), data.states.split(ROWS), strict=True):
+            for steps in range(1, longest + 1):
+                z = model.act(z, primitive)
+                if (primitive, steps) in wanted:
+                    hit = model.classify(z) == model.group.apply(y, primitive * steps)
+                    right += wanted[primitive, steps] * int(hit.sum())
+    return right / (len(data.z) * len(actions))
+
+
+def bank(model: Model, data: Latents, actions: Sequence[Element]) -> Latents:
+    """What k-NN looks predicted latents up in.
+
+    JEPA predicts latents of images, so the bank is the training images' latents. A supervised model predicts in a
+    space that only acted-on latents live in, so its bank is those of the training actions."""
+    if not isinstance(model, Supervised):
+        return data
+    z = [torch.cat([model.act(part, k) for part in data.z.split(ROWS)]) for k in actions]
+    return Latents(torch.cat(z), torch.cat([moved(model, data.states, k) for k in actions]))
+
+
+def knn_accuracy(model: Model, data: Latents, bank: Latents, actions: Sequence[Element]) -> float | None:
+    """Where actions come round (+3 is -7 of ten states, at fixed angles), those that are one are looked up once."""
+    if not actions:
+        return None
+    neighbours, period = Neighbours(bank.z, bank.states, model.task.n), model.action.period
+    right: dict[Element, int] = {}
+    elements = [k % period if period else k for k in actions]
+    for k, same in zip(actions, elements, strict=True):
+        if same not in right:
+            right[same] = 0
+            for z, y in zip(data.z.split(ROWS), data.states.split(ROWS), strict=True):
+                right[same] += int((neighbours.classify(model.act(z, k)) == moved(model, y, k)).sum())
+    return sum(right[same] for same in elements) / (len(data.z) * len(actions))
+
+
+class evaluating:
+    """A model as it is measured: eval mode, float32, no gradient; left as it was found."""
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.no_grad = model, torch.no_grad()
+
+    def __enter__(self) -> Model:
+        self.was = self.model.training, self.model.precision
+        self.model.eval()
+        self.model.precision = torch.float32
+        self.no_grad.__enter__()
+        return self.model
+
+    def __exit__(self, *error: object) -> None:
+        self.no_grad.__exit__(*error)
+        self.model.train(self.was[0])
+        self.model.precision = self.was[1]
+
+
+def evaluate(
+    model: Model, train: Split, test: Split, train_actions: Sequence[Element], test_actions: Sequence[Element]
+) -> dict[str, Any]:
+    """The paper's five accuracies, accuracy per action, and per state and action, as `result.json` has them."""
+    with evaluating(model):
+        fitted, held = Latents.of(model, train), Latents.of(model, test)
+        actions = sorted({*train_actions, *test_actions})
+        right = count_right(model, held, actions)
+        total = torch.bincount(held.states, minlength=model.task.n)
+        per_action = {k: int(count) / len(test) for k, count in zip(actions, right.sum(0), strict=True)}
+        return {
+            "metrics": {
+                "train": accuracy(model, fitted, train_actions),
+                "seen": _mean(per_action, train_actions),
+                "zero_shot": _mean(per_action, test_actions),
+                "rollout": rollout_accuracy(model, held, train_actions, test_actions),
+                "knn": knn_accuracy(model, held, bank(model, fitted, train_actions), test_actions),
+            },
+            "per_action": {model.group.write(k): value for k, value in per_action.items()},
+            "by_state": {
+                "actions": [model.group.write(k) for k in actions],
+                "accuracy": (right.cpu().double() / total.cpu()[:, None]).tolist(),
+            },
+            "chance": 1 / model.task.n,
+        }
+
+
+def _mean(per_action: dict[Element, float], actions: Sequence[Element]) -> float | None:
+    """Every action is measured on all images, so the mean over actions is the mean over all predictions."""
+    return math.fsum(per_action[k] for k in actions) / len(actions) if actions else None
+
+
+class LabelEvaluator:
+    """How a world of labelled states is measured: does the classifier read the state that the action leads to?"""
+
+    def __init__(self, world: World, train_actions: Sequence[Element], test_actions: Sequence[Element]) -> None:
+        self.world, self.train_actions, self.test_actions = world, train_actions, test_actions
+
+    def validate(self, model: Model, held: Split, draw: Any, batch: Batch) -> dict[str, Any]:
+        """The loss on transitions within the held-out images, accuracies on these, and signs of collapse."""
+        z = model.encode(held.images)
+        z_target = model.target_latents(held.images)[draw.context if draw.target is None else draw.target]
+        data = Latents(z, held.states)
+        return {
+            "validation_loss": float(model.validate(z[draw.context], z_target, batch)),
+            "seen": accuracy(model, data, self.train_actions),
+            "zero_shot": accuracy(model, data, self.test_actions),
+            **spread(z),
+        }
+
+    def test(self, model: Model, train: Split) -> dict[str, Any]:
+        return evaluate(model, train, self.world.test.to(model.device), self.train_actions, self.test_actions)

@@ -1,0 +1,32 @@
+"""Signs that latents have collapsed: they no longer tell images apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def spread(z: Tensor) -> dict[str, float]:
+    """Three signs of collapse.
+
+    latent_std: standard deviation of length-1 latents over images, scaled so that isotropic latents have 1; it
+    falls to 0 when all latents point one way. latent_scale: standard deviation of the latents themselves, which the
+    variance term pulls to 1; rotations leave the origin in place, and latents that shrink into it keep their
+    directions spread. effective_rank: the exponential of the entropy of the normalised singular values (Roy and
+    Vetterli, 2007).
+    """
+    z = z.cpu().double()  # Apple's devices have no float64
+    values = torch.linalg.svdvals(z - z.mean(0))
+    share = values / values.sum().clamp(min=1e-30)
+    return {
+        "latent_std": float(torch.nn.functional.normalize(z, dim=1).std(0).mean() * z.shape[1] ** 0.5),
+        "latent_scale": float(z.std(0).mean()),
+        "effective_rank": float(torch.special.entr(share).sum().exp()),
+    }
+
+
+def collapsed(signs: dict[str, Any]) -> bool:
+    """Whether `spread` says that latents no longer tell images apart."""
+    return min(signs["latent_std"], signs["latent_scale"]) < 0.1 or signs["effective_rank"] < 1.1

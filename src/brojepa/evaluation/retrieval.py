@@ -1,0 +1,180 @@
+"""Exact evaluation where a state is no label: is the true next image found among candidates?
+
+A thing is shown in a context pose g, the latent is acted on with k, and the nearest latent of the same thing in the
+candidate poses is found. The true pose is k g. Counted are whether the candidate nearest to the true pose is found
+first (hit@1), the mean of 1 / its rank (MRR), and how far the found pose is from the true one, in degrees.
+Pixels, turned by the computer instead of a model, are measured the same way: they are the ceiling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from brojepa.evaluation.accuracy import evaluating
+from brojepa.evaluation.collapse import spread
+from brojepa.groups import Element
+from brojepa.models import Model
+from brojepa.worlds import Batch, PoseWorld, Split
+
+LATENTS = 2**21  # entries of the prediction-by-candidate matrix held at once
+
+
+@dataclass(frozen=True)
+class Found:
+    """Of every thing in its context poses with every action: the rank of the true candidate, from 1, and the error:
+    [count, actions]."""
+
+    rank: Tensor
+    error: Tensor
+
+    def summary(self, columns: list[int]) -> dict[str, float] | None:
+        """Over some of the actions; None for none."""
+        if not columns:
+            return None
+        rank, error = self.rank[:, columns].double(), self.error[:, columns]
+        return {
+            "hit1": float((rank == 1).double().mean()),
+            "mrr": float((1 / rank).mean()),
+            "median_error": float(error.median()),
+            "mean_error": float(error.double().mean()),
+        }
+
+
+class ByModel:
+    """What is measured: images become latents, and an action moves latents."""
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.device = model, model.device
+
+    def read(self, images: Tensor) -> Tensor:
+        return self.model.encode(images)
+
+    def predict(self, images: Tensor, k: Tensor) -> Tensor:
+        """images [contexts, ...], k [actions, ...] -> [contexts, actions, dim]"""
+        return self.model.act(self.model.encode(images)[:, None], k)
+
+
+class ByPixels:
+    """What could be had: images are compared pixel by pixel, and an action moves the picture itself. Where a thing
+    looks alike in two poses (a 0 upside down), this too takes one for the other."""
+
+    def __init__(self, world: PoseWorld, device: torch.device) -> None:
+        self.world, self.device = world, device
+
+    def read(self, images: Tensor) -> Tensor:
+        return images.flatten(1).float()
+
+    def predict(self, images: Tensor, k: Tensor) -> Tensor:
+        every = images.repeat_interleave(len(k), 0)
+        picture = Split(every, torch.zeros(len(every), dtype=torch.long, device=every.device))
+        return self.read(self.world.show(picture, k.repeat(len(images), *(1 for _ in k.shape[1:])))).unflatten(
+            0, (len(images), len(k))
+        )
+
+
+def retrieve(
+    by: ByModel | ByPixels, world: PoseWorld, things: Split, actions: Sequence[Element], seed: int = 0
+) -> Found:
+    """Every thing in `world.contexts` context poses (drawn by the seed; of the candidates, where these are a grid that
+    the actions stay on) with every action."""
+    group, device = world.group, by.device
+    k = group.tensor(actions).to(device)
+    candidates = world.candidates.to(device)
+    generator = torch.Generator().manual_seed(seed)
+    ranks, errors = [], []
+    for i in range(len(things)):
+        thing = things[torch.tensor([i])].to(device)
+        start = context_poses(world, generator).to(device)
+        shown, contexts = (world.show(_again(thing, len(poses)), poses) for poses in (candidates, start))
+        true = group.compose(k, start[:, None])  # [contexts, actions, ...]
+        rank, error = _look_up(by.predict(contexts, k), true, by.read(shown), candidates, group)
+        ranks.append(rank)
+        errors.append(error)
+    return Found(torch.cat(ranks).cpu(), torch.cat(errors).cpu())
+
+
+def _again(thing: Split, count: int) -> Split:
+    return thing[torch.zeros(count, dtype=torch.long, device=thing.images.device)]
+
+
+def context_poses(world: PoseWorld, generator: torch.Generator) -> Tensor:
+    """Poses to start from: candidates, where the measured actions lead from one to another; else drawn."""
+    if world.views:
+        return world.group.sample(world.contexts, generator)
+    return world.candidates[torch.randint(len(world.candidates), (world.contexts,), generator=generator)]
+
+
+def _look_up(predicted: Tensor, true: Tensor, shown: Tensor, candidates: Tensor, group: Any) -> tuple[Tensor, Tensor]:
+    """predicted [contexts, actions, dim], true poses [contexts, actions, ...], shown [candidates, dim]."""
+    contexts, actions = predicted.shape[:2]
+    predicted, true = predicted.flatten(0, 1), true.flatten(0, 1)
+    ranks, errors = [], []
+    for p, t in zip(*(x.split(max(1, LATENTS // len(shown))) for x in (predicted, true)), strict=True):
+        away = torch.cdist(p, shown)
+        off = group.distance(t[:, None], candidates)
+        at = off.argmin(1)
+        right = away.gather(1, at[:, None])
+        ranks.append((~(away > right)).sum(1))  # of candidates as near, the right one comes last
+        errors.append(off.gather(1, away.argmin(1, keepdim=True))[:, 0])
+    return torch.cat(ranks).view(contexts, actions), torch.cat(errors).view(contexts, actions)
+
+
+class RetrievalEvaluator:
+    """How a world of poses is measured: is the pose that the action leads to found among candidates?"""
+
+    VALIDATED = 40  # things
+
+    def __init__(self, world: PoseWorld, train_actions: Sequence[Element], test_actions: Sequence[Element]) -> None:
+        self.world, self.train_actions, self.test_actions = world, train_actions, test_actions
+
+    def validate(self, model: Model, held: Split, draw: Any, batch: Batch) -> dict[str, Any]:
+        z = model.encode(batch.images)
+        assert batch.targets is not None
+        z_target = model.target_latents(batch.targets).unflatten(0, batch.next_states.shape)
+        things = held[torch.arange(min(len(held), self.VALIDATED))]
+        found = self._measure(model, things, seed=1)
+        return {
+            "validation_loss": float(model.validate(z, z_target, batch)),
+            "seen": found["metrics"]["seen"],
+            "zero_shot": found["metrics"]["zero_shot"],
+            "median_error": (found["retrieval"]["zero_shot"] or {}).get("median_error"),
+            **spread(z),
+        }
+
+    def test(self, model: Model, train: Split) -> dict[str, Any]:
+        with evaluating(model):
+            measured = self._measure(model, self.world.test, seed=0)
+        if self.test_actions and not self.world.views:
+            found = retrieve(ByPixels(self.world, model.device), self.world, self.world.test, self.test_actions)
+            measured["retrieval"]["ceiling"] = found.summary(list(range(len(self.test_actions))))
+        return measured
+
+    def _measure(self, model: Model, things: Split, seed: int) -> dict[str, Any]:
+        group, actions = self.world.group, [*self.train_actions, *self.test_actions]
+        found = retrieve(ByModel(model), self.world, things, actions, seed)
+        seen = list(range(len(self.train_actions)))
+        unseen = list(range(len(seen), len(actions)))
+        repeated = [i for i in unseen if group.rollout(actions[i], self.train_actions)]
+        parts = {"seen": seen, "zero_shot": unseen}
+        if repeated:  # a grid that the training actions walk on, and what lies between
+            parts |= {"on_grid": repeated, "off_grid": [i for i in unseen if i not in repeated]}
+        summaries = {name: found.summary(columns) for name, columns in parts.items()}
+        rows = {group.write(k): found.summary([i]) or {} for i, k in enumerate(actions)}
+        hits = {name: summary and summary["hit1"] for name, summary in summaries.items()}
+        return {
+            "metrics": {
+                "train": None, "seen": hits["seen"], "zero_shot": hits["zero_shot"], "rollout": None, "knn": None,
+            },
+            "retrieval": {
+                "things": len(things), "contexts": self.world.contexts, "candidates": len(self.world.candidates),
+                **summaries,
+            },
+            "per_action": {name: row["hit1"] for name, row in rows.items()},
+            "error_per_action": {name: row["median_error"] for name, row in rows.items()},
+            "chance": 1 / len(self.world.candidates),
+        }  # fmt: skip

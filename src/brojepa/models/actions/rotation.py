@@ -1,0 +1,173 @@
+"""The paper's latent action: planes that turn, of cycles and tori, by angles that may be learned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from brojepa.errors import RequestError
+from brojepa.groups import Abelian, Cyclic, Irrep
+from brojepa.groups.group import rotation
+from brojepa.models.actions.base import LatentAction
+from brojepa.models.actions.representation import Part, Representation, parts_of, table
+
+AngleRange = Literal["symmetric", "positive"]
+
+
+def harmonics(n: int, blocks: int, lowest: int = 0) -> Tensor:
+    """Frequencies of the multi-frequency rotation, [blocks]: i mod n/2, counted from `lowest` (0 in the paper).
+
+    From 0 they run 0, 1, ..., ceil(n/2) - 1 and repeat; from 1 they run 1, ..., floor(n/2).
+    """
+    period = max(2, math.ceil(n / 2)) if lowest == 0 else max(1, n // 2)
+    return torch.arange(blocks) % period + lowest
+
+
+class BlockRotation(Representation):
+    """z -> R(k theta) z with R block-diagonal in 2x2 rotations, so R(j) R(k) = R(j + k).
+
+    Args:
+        theta: angles in radians, [dim / 2], or [1] for one angle shared by all planes; for a torus one for each
+            factor, [dim / 2, factors], whose turns add up.
+        dim: latent dimension, even. May be left out where theta has one angle a plane.
+        learned: make the angles a parameter.
+        group: whose frequencies the angles are, where that is known; `print` then shows them as a table.
+
+    The angles, their sines and cosines are float32 whatever the dtype of z; the result has z's dtype.
+
+    >>> import torch
+    >>> from brojepa import BlockRotation
+    >>> rotation = BlockRotation.multi(dim=8, n=10)
+    >>> z = torch.randn(5, 8)
+    >>> torch.allclose(rotation.act(rotation.act(z, 4), 6), z, atol=1e-5)
+    True
+    """
+
+    def __init__(
+        self, theta: Tensor, dim: int | None = None, *, learned: bool = False, group: Abelian | None = None
+    ) -> None:
+        LatentAction.__init__(self)
+        theta = torch.as_tensor(theta, dtype=torch.float32)
+        theta = theta if theta.ndim == 2 else theta.reshape(-1)
+        dim = 2 * len(theta) if dim is None else dim
+        if dim < 2 or dim % 2:
+            raise RequestError(f"a rotation needs an even latent dimension, got {dim}: use {max(2, dim + dim % 2)}")
+        if len(theta) not in (1, dim // 2):
+            raise RequestError(f"{dim // 2} planes need {dim // 2} angles or one shared angle, got {len(theta)}")
+        self.dim = self.out_dim = dim
+        self.theta = nn.Parameter(theta) if learned else nn.Buffer(theta)
+        self.group = group  # pyright: ignore[reportAttributeAccessIssue]
+
+    @classmethod
+    def single(cls, dim: int, n: int) -> BlockRotation:
+        """One fixed frequency for all planes: theta = 2 pi / n."""
+        return cls(torch.tensor([2 * math.pi / n]), dim, group=Cyclic(n))
+
+    @classmethod
+    def multi(cls, dim: int, n: int, lowest: int = 0) -> BlockRotation:
+        """A fixed frequency for each plane: theta_i = 2 pi / n * harmonics(n)_i."""
+        return cls(2 * math.pi / n * harmonics(n, dim // 2, lowest), dim, group=Cyclic(n))
+
+    @classmethod
+    def of(cls, group: Abelian, copies: Mapping[str, int] | str) -> BlockRotation:
+        """Fixed frequencies of a cycle, the circle or a torus, as `Representation` takes them. Copies of a
+        representation of dimension 1 are laid into planes by twos, so there must be an even number of them."""
+        theta = []
+        for part in parts_of(group, copies):
+            if len(part.dims) % 2:
+                raise RequestError(
+                    f"{group}: {part.copies} copies of {part.irrep.name}, of dimension 1, do not fill planes: "
+                    f"use {part.copies + 1}"
+                )
+            frequency = torch.tensor(part.irrep.frequency, dtype=torch.float64)
+            angles = frequency * 2 * math.pi / torch.tensor(group.periods)
+            theta += [angles] * (len(part.dims) // 2)
+        theta = torch.stack(theta)
+        return cls(theta if group.shape else theta[:, 0], group=group)
+
+    @classmethod
+    def random(
+        cls,
+        dim: int,
+        *,
+        shared: bool = False,
+        range: AngleRange = "symmetric",
+        factors: int = 1,
+        generator: torch.Generator | None = None,
+    ) -> BlockRotation:
+        """Learned angles that start uniform in [-2 pi, 2 pi] ("symmetric") or [0, 2 pi] ("positive")."""
+        u = torch.rand(1 if shared else dim // 2, *((factors,) if factors > 1 else ()), generator=generator)
+        return cls(2 * math.pi * (2 * u - 1 if range == "symmetric" else u), dim, learned=True)
+
+    def turn(self, k: Tensor) -> Tensor:
+        """By how much k turns each plane: k [...], or [..., factors] for a torus -> [..., planes] radians."""
+        theta = self.theta.float()
+        return k[..., None].float() * theta if theta.ndim == 1 else k.float() @ theta.T
+
+    def normalise(self, z: Tensor) -> Tensor:
+        """Frequency by frequency where they are known, else all planes together."""
+        return LatentAction.normalise(self, z) if self.group is None else super().normalise(z)
+
+    def _blocks(self, k: Tensor) -> list[Tensor]:
+        turn = self.turn(k)
+        return [turn.cos(), turn.sin()]
+
+    def _undone(self, blocks: list[Tensor]) -> list[Tensor]:
+        return [blocks[0], -blocks[1]]
+
+    def _move(self, z: Tensor, blocks: list[Tensor]) -> Tensor:
+        cos, sin = blocks  # (x, y) -> (x cos - y sin, y cos + x sin)
+        xy = z.float().unflatten(-1, (-1, 2))
+        return (xy * cos[..., None] + xy.flip(-1) * torch.stack((-sin, sin), -1)).flatten(-2).to(z.dtype)
+
+    def matrix(self, k: Tensor | int) -> Tensor:
+        turn = self.turn(torch.as_tensor(k, device=self.theta.device)).expand(self.dim // 2)
+        return torch.block_diag(*rotation(turn))
+
+    @property
+    def angles(self) -> Tensor:
+        theta = self.theta.float()
+        return theta.expand(self.dim // 2, *theta.shape[1:])
+
+    @property
+    def learned_angles(self) -> bool:
+        return isinstance(self.theta, nn.Parameter)
+
+    @property
+    def period(self) -> int | None:
+        return self.group.n if isinstance(self.group, Cyclic) and not self.learned_angles else None
+
+    @property
+    def parts(self) -> list[Part]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The irreducible representations that the angles are those of, to the nearest."""
+        group = cast(Abelian, self.group)
+        angles = self.angles.detach().cpu().double()
+        periods = torch.tensor(group.periods, dtype=torch.float64)
+        frequencies = (angles.reshape(self.dim // 2, -1) * periods / (2 * math.pi)).round()
+        planes: dict[str, tuple[Irrep, list[int]]] = {}
+        known = {i.frequency: i for i in group.irreps(int(frequencies.abs().max()) if group.order is None else None)}
+        for plane, row in enumerate(frequencies.long().tolist()):
+            irrep = next(known[f] for f in _mirrors(group, row) if f in known)
+            planes.setdefault(irrep.name, (irrep, []))[1].extend((2 * plane, 2 * plane + 1))
+        return [Part(irrep, len(dims) // irrep.dim, tuple(dims)) for irrep, dims in planes.values()]
+
+    def __str__(self) -> str:
+        return repr(self) if self.group is None else table(str(self.group), self.parts)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, angles={len(self.theta)}, learned={self.learned_angles}"
+
+
+def _mirrors(group: Abelian, frequency: list[int]) -> list[tuple[int, ...]]:
+    """The ways to write a frequency and its mirror image, which turns planes the other way round."""
+    wraps = [p if group.order is not None else 0 for p in group.periods]
+    ways = []
+    for sign in (1, -1):
+        near = [sign * f - p * round(sign * f / p) if p else sign * f for f, p in zip(frequency, wraps, strict=True)]
+        ways.append(tuple(near))
+        ways.append(tuple(f + p if p and 2 * f == -p else f for f, p in zip(near, wraps, strict=True)))
+    return ways

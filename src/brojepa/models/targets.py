@@ -1,0 +1,127 @@
+"""What a prediction is regressed on: latents that carry no gradient.
+
+Two choices. Which encoder makes them: `EMAEncoder`, an exponential moving average of the encoder, or the encoder
+itself with the gradient stopped. And which images: one of the next state (`Sampled`, the paper's), the mean over
+those in the batch (`BatchMean`), or a running mean of each state, relaxed along the training actions (`Relaxed`).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+
+class EMAEncoder(nn.Module):
+    """The target encoder: parameters and floating buffers follow the encoder's by an exponential moving average.
+
+    Buffers too: batch norm's running statistics must be those of the averaged weights."""
+
+    def __init__(self, encoder: nn.Module, decay: float) -> None:
+        super().__init__()
+        self.net = copy.deepcopy(encoder).requires_grad_(False)
+        self.decay, self.average = decay, get_ema_multi_avg_fn(decay)
+
+    @torch.no_grad()
+    def follow(self, encoder: nn.Module) -> None:
+        slow, fast = ([*net.parameters(), *net.buffers()] for net in (self.net, encoder))
+        averaged, current = ([t for t in tensors if t.is_floating_point()] for tensors in (slow, fast))
+        self.average(averaged, current, None)
+        for follower, leader in zip(slow, fast, strict=True):
+            if not follower.is_floating_point():  # batch norm's count of batches
+                follower.copy_(leader)
+
+
+def state_means(z: Tensor, states: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Mean latent of each state [n, dim] (0 where no row shows it) and how many rows do [n]."""
+    # not one_hot, which reads its argument's range back to check it, and that at every step
+    member = (states[:, None] == torch.arange(n, device=states.device)).to(z.dtype)
+    count = member.sum(0)
+    return member.T @ z / count.clamp(min=1)[:, None], count
+
+
+def relax(means: Tensor, theta: Tensor, actions: Sequence[int], steps: int) -> Tensor:
+    """Pull every state's mean towards what the others' means become under the actions, `steps` times.
+
+    means [n, dim], theta [dim / 2]. One step is m(y) <- m(y) / 2 + mean over k of R(k) m(y - k) / 2, with the
+    rotation R(k) by k theta. The step commutes with shifting the states, so the discrete Fourier transform over
+    states diagonalises it: the mode of angle phi is multiplied by 1/2 + mean over k of exp(i k (theta - phi)) / 2,
+    and any number of steps costs one transform. At the end each plane is scaled back to the norm it had.
+
+    The half that is kept matters: without it an even cycle falls into two halves that never meet.
+    """
+    n = len(means)
+    c = torch.view_as_complex(means.unflatten(1, (-1, 2)).contiguous())
+    phi = 2 * math.pi / n * torch.arange(n, device=means.device)
+    k = torch.tensor(actions, dtype=torch.float32, device=means.device)
+    phase = k[:, None, None] * (theta.to(means.dtype) - phi[:, None])
+    gain = 0.5 + 0.5 * torch.polar(torch.ones_like(phase), phase).mean(0)
+    relaxed = torch.fft.ifft(torch.fft.fft(c, dim=0) * gain**steps, dim=0)
+    scale = c.abs().square().sum(0).sqrt() / relaxed.abs().square().sum(0).sqrt().clamp(min=1e-12)
+    return torch.view_as_real(relaxed * scale).flatten(1)
+
+
+class Target(nn.Module):
+    """Turns target-encoder latents into regression targets [batch, actions, dim] and weights [batch, actions].
+
+    `of_next_state`: wants the latents of images of the next states [batch, actions, dim], one for each prediction;
+    otherwise those of the context images [batch, dim]. A weight of 0 leaves a prediction out; None keeps all.
+    """
+
+    of_next_state = False
+
+    def forward(
+        self, z: Tensor, states: Tensor, next_states: Tensor, theta: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        raise NotImplementedError
+
+
+class Sampled(Target):
+    """The latent of one image of the next state."""
+
+    of_next_state = True
+
+    def forward(self, z, states, next_states, theta):
+        return z, None
+
+
+class BatchMean(Target):
+    """The mean latent of the batch's own images of the next state: the same expectation, less variance."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.n = n
+
+    def forward(self, z, states, next_states, theta):
+        means, count = state_means(z, states, self.n)
+        return means[next_states], (count > 0).float()[next_states]
+
+
+class Relaxed(Target):
+    """A running mean of each state, relaxed along the training actions before it is used.
+
+    Training on +1 and -1 alone brings neighbouring states into line first and far ones last: a diffusion around
+    the cycle whose slowest mode takes of the order of n^2 steps. Relaxing does that diffusion on n vectors instead
+    of on the weights of a network. Only training actions are used, so zero-shot stays strict.
+    """
+
+    def __init__(self, n: int, dim: int, actions: Sequence[int], steps: int, momentum: float = 0.9) -> None:
+        super().__init__()
+        self.n, self.actions, self.steps, self.momentum = n, tuple(actions), steps, momentum
+        self.means = nn.Buffer(torch.zeros(n, dim))
+        self.known = nn.Buffer(torch.zeros(n))
+
+    def forward(self, z, states, next_states, theta):
+        if self.training:
+            means, count = state_means(z, states, self.n)
+            here = (count > 0).float()
+            step = here * torch.where(self.known > 0, 1 - self.momentum, 1.0)
+            self.means.lerp_(means, step[:, None])
+            self.known.copy_(torch.maximum(self.known, here))
+        assert theta is not None, "Config admits relaxed targets for rotations only"
+        relaxed = relax(self.means, theta, self.actions, self.steps)
+        return relaxed[next_states], self.known[next_states]

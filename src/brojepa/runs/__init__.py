@@ -1,0 +1,8 @@
+"""One run on disk: its directory, its checkpoints, the device it computes on, and loading its model.
+
+Reading a run directory needs no torch; `checkpoint`, `devices` and `loading` do.
+"""
+
+from brojepa.runs.run import Run, absolute_world, folder
+
+__all__ = ["Run", "absolute_world", "folder"]

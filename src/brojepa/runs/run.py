@@ -1,0 +1,179 @@
+"""A run directory, `<out>/<world>/<preset or hash>/seed-<n>/`, where files are the truth.
+
+config.json env.json metrics.jsonl model.safetensors state/ result.json figures/
+`result.json` is written last: its presence means done. Only one process at a time works on a run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from brojepa import files
+from brojepa.config import WORLDS, Config
+from brojepa.errors import RequestError, RunError
+from brojepa.presets import PRESETS
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run by its directory."""
+
+    path: Path
+
+    @classmethod
+    def locate(cls, out: str | Path, config: Config, preset: str | None, seed: int) -> Run:
+        """Where the run of a config and a seed lives; a preset with nothing changed has its own name."""
+        if preset is not None and PRESETS.get(preset) == config:
+            return cls(Path(out) / preset / f"seed-{seed}")
+        return cls(Path(out) / folder(config.world) / config.hash / f"seed-{seed}")
+
+    @property
+    def config_file(self) -> Path:
+        return self.path / "config.json"
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def model_file(self) -> Path:
+        return self.path / "model.safetensors"
+
+    @property
+    def state_file(self) -> Path:
+        return self.path / "state" / "latest.safetensors"
+
+    @property
+    def result_file(self) -> Path:
+        return self.path / "result.json"
+
+    @property
+    def done(self) -> bool:
+        return self.result_file.is_file()
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What `result.json` says."""
+        if not self.done:
+            raise RunError(f"{self.path} has no result.json: the run is not finished, train it to the end first")
+        result = files.read_json(self.result_file)
+        if not isinstance(result, dict) or "metrics" not in result:
+            raise RunError(f"{self.result_file} is not a run's result: remove it and train again")
+        return result
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """What `config.json` says: config, seed, preset, and the world's facts."""
+        if not self.config_file.is_file():
+            raise RequestError(f"{self.path} is not a run directory: it has no config.json")
+        header = files.read_json(self.config_file)
+        if not isinstance(header, dict) or not {"config", "seed", "world"} <= header.keys():
+            raise RunError(f"{self.config_file} is not a run's config: remove {self.path} and train again")
+        return header
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """What `env.json` says, or nothing before the run has started."""
+        file = self.path / "env.json"
+        return files.read_json(file) if file.is_file() else {}
+
+    @property
+    def config(self) -> Config:
+        return Config.from_dict(self.header["config"])
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The epochs so far, one dictionary each."""
+        if not self.metrics_file.is_file():
+            return []
+        return [json.loads(line) for line in self.metrics_file.read_text().splitlines()]
+
+    def write_metrics(self, rows: list[dict[str, Any]]) -> None:
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        files.write_atomically(self.metrics_file, text.encode())
+
+    @property
+    def _lock(self) -> FileLock:
+        return FileLock(self.state_file.parent / "lock", is_singleton=False)
+
+    def make(self) -> None:
+        """The directory."""
+        try:
+            self.state_file.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"cannot write to {self.path}: {error.strerror}; name another place with --out") from None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a process holds the run at this moment."""
+        if not self.state_file.parent.is_dir():
+            return False
+        lock = self._lock
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            return True
+        lock.release()
+        return False
+
+    @contextmanager
+    def claim(self) -> Iterator[None]:
+        """Hold the run for this process; an error if another one does."""
+        self.make()
+        lock = self._lock
+        try:
+            lock.acquire(timeout=1)  # `busy` may hold it for a moment
+        except Timeout:
+            raise RunError(
+                f"{self.path} is being trained by another process: wait for it, or choose another --out"
+            ) from None
+        except OSError as error:
+            raise RunError(f"cannot write to {self.path}: {error.strerror}; name another place with --out") from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def check(self, header: dict[str, Any]) -> None:
+        """An error if config.json is there and describes another run than the parts given."""
+        if self.config_file.is_file():
+            here = self.header | {"config": self.config.to_dict()}  # with the knobs that have come since
+            for part, wanted in header.items():
+                if here.get(part) != wanted:
+                    difference = _difference(part, here.get(part), wanted)
+                    raise RequestError(f"{self.path} holds another run ({difference}): choose another --out")
+
+
+def absolute_world(config: Config) -> Config:
+    """The config with a world of one's own named by its whole path, so that a run means the same everywhere."""
+    name, colon, parts = config.world.partition(":")
+    if name in WORLDS:
+        return config.replace(world=name + colon + ",".join(map(_absolute, parts.split(","))))
+    return config.replace(world=_absolute(config.world))
+
+
+def _absolute(name: str) -> str:
+    path = Path(name).expanduser()
+    return name if not name or name.partition(":")[0] in WORLDS or not path.exists() else str(path.resolve())
+
+
+def folder(world: str) -> str:
+    """What a world is called in a path: mnist, mnist-0-6, torus-mnist-emnist, and a file without its ending."""
+    name, colon, parts = world.partition(":")
+    if name in WORLDS and colon:
+        return "-".join([name, *(Path(part).stem.replace(":", "-") for part in parts.split(","))])
+    return Path(world).stem
+
+
+def _difference(part: str, here: Any, wanted: Any) -> str:
+    if isinstance(here, dict) and isinstance(wanted, dict):
+        name = next(key for key in {**here, **wanted} if here.get(key) != wanted.get(key))
+        return f"{part} {name} is {here.get(name)} there and {wanted.get(name)} here"
+    return f"{part} is {here} there and {wanted} here"

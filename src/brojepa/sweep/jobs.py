@@ -1,0 +1,167 @@
+"""What to run: presets, grids and seeds as a list of jobs, how each stands, and how long they will take."""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from brojepa import config as knobs
+from brojepa.config import Config
+from brojepa.errors import unknown
+from brojepa.presets import PAPER_ROWS, PRESETS, preset
+from brojepa.runs import Run, absolute_world
+
+TABLES = {
+    f"table{i}": [f"{world}/{row}" for row in PAPER_ROWS[world].split()]
+    for i, world in enumerate(("mnist", "emnist"), start=1)
+}
+LOG = "log.txt"  # in the run directory: what its process printed
+TRIES = 2
+TAIL = 5  # lines of a failed run's log that are shown
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run to make: a config, the preset that it came from, and a seed."""
+
+    name: str
+    config: Config
+    seed: int
+    out: Path
+    data_dir: str | None = None
+    device: str = "auto"
+
+    @cached_property
+    def run(self) -> Run:
+        return Run.locate(self.out, self.config, self.name, self.seed)
+
+    @cached_property
+    def flags(self) -> list[str]:
+        """What was changed from the preset, as words of the command line."""
+        return knobs.words(self.config, preset(self.name))
+
+    @property
+    def title(self) -> str:
+        return " ".join([self.name, *self.flags, "seed", str(self.seed)])
+
+    def command(self) -> list[str]:
+        """The words that make this run in a process of its own."""
+        where = ["--out", str(self.out), "--device", self.device]
+        where += ["--data-dir", str(self.data_dir)] if self.data_dir else []
+        return [sys.executable, "-m", "brojepa", "train", self.name, *self.flags, "--seed", str(self.seed), *where]
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done so far."""
+        return len(self.run.metrics)
+
+
+def select(words: Iterable[str]) -> list[str]:
+    """Presets by table1, table2, name or pattern, each once, in the order given.
+
+    >>> select(["mnist/bro-mlp-*-fixed"])
+    ['mnist/bro-mlp-mfr-fixed', 'mnist/bro-mlp-sfr-fixed']
+    """
+    names: list[str] = []
+    for word in words:
+        found = TABLES.get(word) or sorted(fnmatch.filter(PRESETS, word))
+        if not found:
+            raise unknown("preset or table", word, [*TABLES, *PRESETS])
+        names += found
+    return list(dict.fromkeys(names))
+
+
+def plan(
+    words: Iterable[str],
+    seeds: Sequence[int],
+    out: str | Path = "runs",
+    *,
+    changes: Mapping[str, Any] | None = None,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    data_dir: str | None = None,
+    device: str = "auto",
+) -> list[Job]:
+    """Every preset with every combination of the grid's values and every seed; the first seed of all comes first.
+
+    data_dir is told to the runs that need it, or to all where none does, which then refuse it."""
+    grid = grid or {}
+    points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    jobs: dict[Path, Job] = {}
+    for seed, name, point in itertools.product(seeds, select(words), points):
+        config = absolute_world(preset(name).replace(**{**(changes or {}), **point}))
+        job = Job(name, config, seed, Path(out), data_dir, device)
+        jobs.setdefault(job.run.path, job)
+    if any(knobs.needs_emnist(job.config.world) for job in jobs.values()):
+        jobs = {p: j if knobs.needs_emnist(j.config.world) else replace(j, data_dir=None) for p, j in jobs.items()}
+    for job in jobs.values():
+        job.run.check({"config": job.config.to_dict(), "seed": job.seed})
+    return list(jobs.values())
+
+
+@dataclass
+class Status:
+    """How a job stands: waiting, running, elsewhere (another process has it), done or failed."""
+
+    state: str = "waiting"
+    why: str = ""
+    since: float = 0.0
+    began_at: int = 0  # epochs done when it was started
+    tries: int = 0
+
+
+def describe(code: int) -> str:
+    """An exit code in words."""
+    if code >= 0:
+        return f"exit code {code}"
+    name = signal.Signals(-code).name
+    return f"killed by {name}" + (", perhaps out of memory" if name == "SIGKILL" else "")
+
+
+def tail(job: Job) -> list[str]:
+    """The last lines that a job's process printed."""
+    log = job.run.path / LOG
+    return log.read_text(errors="replace").splitlines()[-TAIL:] if log.is_file() else []
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def seconds_left(jobs: Sequence[Job], status: Mapping[Path, Status], workers: int) -> float | None:
+    """An estimate from what finished runs took: those of the same config, else of the same world and encoder for
+    each epoch; None before anything is known."""
+    known: dict[tuple, list[float]] = {}
+    for job in jobs:
+        if status[job.run.path].state == "done":
+            result = job.run.result
+            seconds = (result["seconds"] + result.get("evaluation_seconds", 0)) / job.config.epochs
+            for key in _likeness(job):
+                known.setdefault(key, []).append(seconds)
+        elif (s := status[job.run.path]).state == "running" and job.epoch > s.began_at:
+            seconds = (time.monotonic() - s.since) / (job.epoch - s.began_at)
+            known.setdefault((), []).append(seconds)
+    total = 0.0
+    for job in jobs:
+        s = status[job.run.path]
+        if s.state in ("done", "failed"):
+            continue
+        each = next((sum(v) / len(v) for key in _likeness(job) if (v := known.get(key))), None)
+        if each is None:
+            return None
+        total += each * max(job.config.epochs - job.epoch, 0.3)
+    return total / workers
+
+
+def _likeness(job: Job) -> list[tuple]:
+    c = job.config
+    return [(c.hash,), (c.world, c.method, c.encoder), (c.world, c.encoder), ()]

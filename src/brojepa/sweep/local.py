@@ -1,0 +1,151 @@
+"""Jobs on this machine, every run in a process of its own that starts warm.
+
+Importing torch takes longer than the first epochs of a small run. On Linux a server process imports once and forks a
+worker for every run; it trains nothing itself, so that no thread and no GPU is there to be torn by the fork. Elsewhere
+a worker is a fresh Python.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import torch
+
+from brojepa.errors import BrojepaError
+from brojepa.sweep.jobs import LOG, TRIES, Job, Status, cores, describe
+from brojepa.training import train
+from brojepa.training.display import Table
+from brojepa.worlds import open_world
+
+METHOD = "forkserver" if sys.platform == "linux" else "spawn"
+PATIENCE = 60.0  # seconds that a stopped process has to save
+
+
+def check_worlds(jobs: Iterable[Job]) -> None:
+    """Read every world once, so that one that is missing or damaged is an error before anything is started."""
+    for world, data_dir in sorted({(job.config.world, job.data_dir or "") for job in jobs if not job.run.done}):
+        open_world(world, data_dir or None)
+
+
+@dataclass
+class Local:
+    """Runs jobs in up to `at_once` processes, dividing the cores between them.
+
+    `step` starts and reaps what it can and returns at once; `stop` has every process save and end.
+    """
+
+    jobs: Sequence[Job]
+    at_once: int
+    gpus: Sequence[int] = ()  # divided between the processes, one each; none: as the machine has them
+    status: dict[Path, Status] = field(default_factory=dict)
+    processes: dict[Path, BaseProcess] = field(default_factory=dict)
+    on_gpu: dict[Path, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for job in self.jobs:
+            self.status[job.run.path] = Status("done" if job.run.done else "waiting")
+        self.threads = max(1, cores() // self.at_once)
+
+    @property
+    def finished(self) -> bool:
+        return all(s.state in ("done", "failed") for s in self.status.values())
+
+    def step(self) -> None:
+        for job in self.jobs:
+            status = self.status[job.run.path]
+            if status.state == "running":
+                self._reap(job, status)
+            elif status.state == "elsewhere" and not job.run.busy:
+                status.state = "done" if job.run.done else "waiting"
+            if status.state == "waiting" and len(self.processes) < self.at_once:
+                self._start(job, status)
+
+    def _start(self, job: Job, status: Status) -> None:
+        if job.run.done:  # by another sweep
+            status.state = "done"
+            return
+        if job.run.busy:
+            status.state = "elsewhere"
+            return
+        job.run.make()
+        self.processes[job.run.path] = start(job, self.threads, self.environment(job))
+        status.state, status.since, status.began_at = "running", time.monotonic(), job.epoch
+        status.tries += 1
+
+    def environment(self, job: Job) -> dict[str, str]:
+        """The GPU with the fewest processes on it, as a job's process is told."""
+        if not self.gpus:
+            return {}
+        taken = [self.on_gpu[path] for path in self.processes]
+        self.on_gpu[job.run.path] = min(self.gpus, key=taken.count)
+        return {"CUDA_VISIBLE_DEVICES": str(self.on_gpu[job.run.path])}
+
+    def _reap(self, job: Job, status: Status) -> None:
+        code = self.processes[job.run.path].exitcode
+        if code is None:
+            return
+        del self.processes[job.run.path]
+        if job.run.done:
+            status.state = "done"
+        elif job.run.busy:
+            status.state, status.tries = "elsewhere", status.tries - 1
+        elif code == 2 or status.tries >= TRIES:  # a wrong request stays wrong
+            status.state, status.why = "failed", describe(code)
+        else:
+            status.state, status.why = "waiting", describe(code)
+
+    def stop(self) -> None:
+        """Have every process save and end; those that do not in time are killed."""
+        for process in self.processes.values():
+            process.terminate()
+        deadline = time.monotonic() + PATIENCE
+        for process in self.processes.values():
+            process.join(max(0.0, deadline - time.monotonic()))
+            if process.exitcode is None:
+                process.kill()
+                process.join()
+        self.processes.clear()
+        for job in self.jobs:
+            status = self.status[job.run.path]
+            if status.state == "running":
+                status.state = "done" if job.run.done else "waiting"
+
+
+def start(job: Job, threads: int, environment: Mapping[str, str]) -> BaseProcess:
+    """A process that makes a job's run and appends what it prints to the run's log.
+
+    Should this process end first, by an error, the worker is told to save and stop; should it be killed, the worker
+    goes on."""
+    context = multiprocessing.get_context(METHOD)
+    context.set_forkserver_preload([__name__])
+    everything = {**os.environ, **environment}  # the server has what was there when it started
+    process = context.Process(target=_work, args=(job, threads, everything), daemon=True)
+    process.start()
+    return process
+
+
+def _work(job: Job, threads: int, environment: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)  # before torch looks for GPUs
+    if hasattr(os, "setsid"):  # a Ctrl-C on the terminal is for the sweep, which passes it on once
+        os.setsid()
+    log = os.open(job.run.path / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    os.close(log)
+    torch.set_num_threads(threads)
+    try:
+        train(
+            job.config, seed=job.seed, out=job.out, data_dir=job.data_dir, device=job.device, name=job.name,
+            reporter=Table(),
+        )  # fmt: skip
+    except BrojepaError as error:
+        print(f"brojepa: error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

@@ -1,0 +1,178 @@
+"""What a run says while it trains: a table that grows by a row an epoch, JSON lines, or nothing.
+
+On a terminal the row of the current epoch is rewritten in place as it goes; elsewhere only whole rows are printed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from typing import TYPE_CHECKING, Any, TextIO
+
+from brojepa.text import actions_text, duration, fraction
+
+if TYPE_CHECKING:
+    from brojepa.runs import Run
+    from brojepa.training import Training
+
+TERMS = ("invariance", "variance", "covariance", "consistency")
+SHORT = {"invariance": "inv", "variance": "var", "covariance": "cov", "consistency": "comp"}
+
+
+class Reporter:
+    """The moments of a run; each does nothing unless a subclass says otherwise."""
+
+    def started(self, training: Training, resumed: bool) -> None: ...
+    def progress(self, training: Training) -> None: ...
+    def epoch(self, training: Training, row: dict[str, Any]) -> None: ...
+    def warning(self, text: str) -> None: ...
+    def note(self, text: str) -> None: ...
+    def evaluating(self, training: Training) -> None: ...
+    def finished(self, training: Training, result: dict[str, Any]) -> None: ...
+    def already_done(self, run: Run) -> None: ...
+
+
+class Silent(Reporter):
+    """Says nothing but warnings, on stderr."""
+
+    def warning(self, text: str) -> None:
+        print(f"brojepa: warning: {text}", file=sys.stderr)
+
+
+class JsonLines(Silent):
+    """One JSON object a line on stdout: every epoch, then the result."""
+
+    def epoch(self, training: Training, row: dict[str, Any]) -> None:
+        print(json.dumps(row), flush=True)
+
+    def finished(self, training: Training, result: dict[str, Any]) -> None:
+        print(json.dumps(result), flush=True)
+
+    def already_done(self, run: Run) -> None:
+        print(json.dumps(run.result), flush=True)
+
+
+class Table(Silent):
+    """The live table, and at the end what was learned in words."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream or sys.stdout
+        self.live = self.stream.isatty()
+        self.shown = 0.0
+        self.began, self.began_at = time.monotonic(), 0
+
+    def _print(self, text: str) -> None:
+        print(f"\r\x1b[K{text}" if self.live else text, file=self.stream, flush=True)
+
+    def _passing(self, text: str) -> None:
+        if self.live:
+            print(f"\r\x1b[K{text}", end="", file=self.stream, flush=True)
+
+    def started(self, training: Training, resumed: bool) -> None:
+        config, world = training.config, training.world
+        parameters = sum(p.numel() for p in training.model.parameters() if p.requires_grad)
+        count = f"{len(training.transitions):,} images"
+        images = f"{count} of {world.n} states" if world.labels else f"{count} of things in poses of {world.group}"
+        changed = f"{config.hash} ({training.base}, changed)" if training.base else config.hash
+        self._print(f"{training.preset or changed} seed {training.seed}: {world.title}, {images}")
+        self._print(
+            f"{config.method} {config.encoder} {config.action}, {parameters:,} parameters, on {training.placement}"
+        )
+        self._print(
+            f"training on {actions_text(training.train_actions, world.group)}; "
+            f"held out {actions_text(training.test_actions, world.group)}"
+        )
+        if resumed:
+            self._print(f"resuming at epoch {training.epoch + 1}, step {training.step + 1}")
+        weights = training.model.weights if hasattr(training.model, "weights") else None
+        self.terms = [t for t in TERMS if weights and getattr(weights, t)]
+        heads = ["epoch", "loss", *(SHORT[t] for t in self.terms), "val loss", "seen", "zero-shot", "images/s", "left"]
+        self._print("  ".join(f"{h:>9}" for h in heads))
+        self.began, self.began_at = time.monotonic(), training.epoch * training.steps + training.step
+
+    def _left(self, training: Training) -> str:
+        done = training.epoch * training.steps + training.step
+        total = training.config.epochs * training.steps
+        seconds = (time.monotonic() - self.began) * (total - done) / max(done - self.began_at, 1)
+        return duration(seconds)
+
+    def progress(self, training: Training) -> None:
+        now = time.monotonic()
+        if self.live and now - self.shown > 0.5:
+            self.shown = now
+            share = training.step / training.steps
+            self._passing(
+                f"{training.epoch + 1:>5}/{training.config.epochs:<3}  {share:>4.0%}   {self._left(training)} left"
+            )
+
+    def epoch(self, training: Training, row: dict[str, Any]) -> None:
+        values = [f"{row['epoch']}/{training.config.epochs}", f"{row['loss']:.4f}"]
+        values += [f"{row[t]:.4f}" for t in self.terms]
+        values += [f"{row['validation_loss']:.4f}", fraction(row["seen"]), fraction(row["zero_shot"])]
+        values += [f"{row['images_per_second']:,.0f}", self._left(training)]
+        self._print("  ".join(f"{v:>9}" for v in values))
+
+    def warning(self, text: str) -> None:
+        self._print(f"warning: {text}")
+
+    def note(self, text: str) -> None:
+        self._print(text)
+
+    def evaluating(self, training: Training) -> None:
+        self._passing("evaluating on the test split")
+
+    def finished(self, training: Training, result: dict[str, Any]) -> None:
+        self._print("")
+        self._print(f"trained in {duration(result['seconds'])}, kept epoch {result['kept_epoch']}; accuracy:")
+        for line in accuracies(result):
+            self._print(line)
+        if training.model.action.learned_angles:
+            self._print(angles_text(result["angles"], training.world.group))
+        self._print(f"{training.run.path}")
+
+    def already_done(self, run: Run) -> None:
+        metrics = run.result["metrics"]
+        values = ", ".join(f"{name} {fraction(value)}" for name, value in metrics.items())
+        self._print(f"{run.path} is finished: {values}")
+
+
+def accuracies(result: dict[str, Any]) -> list[str]:
+    """The accuracies, a line each, with what each was measured on; in a world of poses, retrieval and its errors."""
+    kind = result["zero_shot_kind"]
+    why = {"strict": "never given to the latent action in training", "weak": "used by an auxiliary loss in training"}
+    notes = {
+        "train": "training images, training actions",
+        "seen": "test images, training actions",
+        "zero_shot": f"test images, held-out actions; {kind}: {why.get(kind)}",
+        "rollout": "the same by repeating a training action",
+        "knn": "the same read by 20 nearest neighbours instead of the probe",
+    }
+    rows = [(name.replace("_", "-"), value, notes[name]) for name, value in result["metrics"].items()]
+    rows.append(("chance", result["chance"], ""))
+    lines = [f"  {name:<10} {value:.4f}  {note}".rstrip() for name, value, note in rows if value is not None]
+    found = result.get("retrieval")
+    if not found:
+        return lines
+    lines.append(f"  (the true next image found first among {found['candidates']} candidates)")
+    for name in ("seen", "zero_shot", "on_grid", "off_grid", "ceiling"):
+        if found.get(name):
+            mrr, median, mean = (found[name][key] for key in ("mrr", "median_error", "mean_error"))
+            where = f"{'pixels' if name == 'ceiling' else name.replace('_', '-'):<10}"
+            lines.append(f"  {where} MRR {mrr:.4f}, error of the pose found: median {median:.4g}, mean {mean:.4g}")
+    return lines
+
+
+def angles_text(angles: list, group: Any) -> str:
+    """How near learned angles lie to multiples of 2 pi / n, for each factor of a torus."""
+    rows = [a if isinstance(a, list) else [a] for a in angles]
+    said = []
+    for n, column in zip(group.periods, zip(*rows, strict=True), strict=True):
+        unit = 2 * math.pi / n
+        off = [abs(a - unit * round(a / unit)) for a in column]
+        harmonics = sorted({round(a / unit) % n for a in column})
+        near = sum(o < 0.02 for o in off)
+        what = f"{near} of {len(column)} angles within 0.02 of a multiple of 2π/{n} (largest distance {max(off):.4f})"
+        said.append(f"{what}; multiples {', '.join(map(str, harmonics))}")
+    return "\n".join(said)

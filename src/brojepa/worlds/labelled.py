@@ -1,0 +1,127 @@
+"""LabelledTransitions: which image, which action, which image of the state it leads to.
+
+A whole epoch is drawn at once from one seeded generator, so a run is a pure function of config and seed and an
+epoch cut in the middle can be drawn again. Images stay where they are, one tensor; a batch is gathered by index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from brojepa.groups import Element, Group
+from brojepa.worlds import transforms as turning
+from brojepa.worlds.world import Split
+
+
+@dataclass(frozen=True)
+class Batch:
+    """images [batch, c, h, w], uint8 (float where warped); states [batch]; k [batch, actions, ...], elements of the
+    group; next_states [batch, actions]; targets, images of the next states, [batch * actions, c, h, w], or None where
+    none were drawn."""
+
+    images: Tensor
+    states: Tensor
+    k: Tensor
+    next_states: Tensor
+    targets: Tensor | None
+
+
+@dataclass(frozen=True)
+class Draw:
+    """An epoch as indices: context [count], k [count, actions, ...], target [count, actions]; offsets of the shifts,
+    0 to 2 * shift, [count, 1 + actions, 2], and linear maps, [count, images, 2, 2], the context's first; in a world of
+    poses the context's, [count, ...]."""
+
+    context: Tensor
+    k: Tensor
+    target: Tensor | None = None
+    offset: Tensor | None = None
+    warp: Tensor | None = None
+    pose: Tensor | None = None
+
+
+class LabelledTransitions:
+    """Draws transitions within one split: k uniform over the actions, the target uniform over the images of the
+    state that k leads to. With `every_action` each context comes with all actions instead of one, with `even_states`
+    every state is shown equally often, to within one."""
+
+    def __init__(
+        self,
+        split: Split,
+        group: Group,
+        actions: Sequence[Element],
+        *,
+        every_action: bool = False,
+        even_states: bool = False,
+        with_targets: bool = True,
+        shift: int = 0,
+        warp: float = 0.0,
+    ) -> None:
+        self.split, self.group, self.shift, self.warp = split, group, shift, warp
+        self.every_action, self.even_states, self.with_targets = every_action, even_states, with_targets
+        self.actions = group.tensor(actions)
+        states = split.states.cpu()
+        self._states = states
+        self._by_state = states.argsort(stable=True)
+        self._sizes = torch.bincount(states, minlength=group.order or 0)
+        self._starts = self._sizes.cumsum(0) - self._sizes
+        images = F.pad(split.images, (shift,) * 4) if shift else split.images
+        h, w = split.images.shape[2:]
+        self._windows = images.unfold(2, h, 1).unfold(3, w, 1)  # a view, [count, c, 2 shift + 1, 2 shift + 1, h, w]
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+    def draw(self, generator: torch.Generator) -> Draw:
+        """An epoch: every image once as context, in random order, or as many images with all states alike."""
+        count, device = len(self), self.split.images.device
+        context = torch.randperm(count, generator=generator)
+        if self.even_states:
+            context = self._evened(context, torch.randperm(count, generator=generator))
+        if self.every_action:
+            k = self.actions.expand(count, *self.actions.shape)
+        else:
+            k = self.actions[torch.randint(len(self.actions), (count, 1), generator=generator)]
+        target = offset = warp = None
+        if self.with_targets:
+            state = self.group.apply(self._states[context][:, None], k)
+            u = torch.rand(state.shape, dtype=torch.float64, generator=generator)
+            target = self._by_state[self._starts[state] + (u * self._sizes[state]).long()].to(device)
+        if self.shift:
+            shape = (count, 1 + k.shape[1], 2)
+            offset = torch.randint(2 * self.shift + 1, shape, generator=generator).to(device)
+        if self.warp:
+            shape = (count, 1 + (k.shape[1] if self.with_targets else 0), 2, 2)
+            warp = (torch.eye(2) + self.warp * (2 * torch.rand(shape, generator=generator) - 1)).to(device)
+        return Draw(context.to(device), k.to(device), target, offset, warp)
+
+    def _evened(self, images: Tensor, places: Tensor) -> Tensor:
+        """As many images, of every state the same number: each state goes through its own in the order given, over
+        and over where it has few, as far as it comes where it has many."""
+        by_state = images[self._states[images].argsort(stable=True)]
+        state, turn = places % len(self._sizes), places // len(self._sizes)
+        return by_state[self._starts[state] + turn % self._sizes[state]]
+
+    def batch(self, draw: Draw, start: int, stop: int) -> Batch:
+        """Rows start to stop of the epoch, gathered."""
+        context, k = draw.context[start:stop], draw.k[start:stop]
+        changes = [None if c is None else c[start:stop] for c in (draw.offset, draw.warp)]
+        states = self.split.states[context]
+        targets = None
+        if draw.target is not None:
+            rest = (None if c is None else c[:, 1:].flatten(0, 1) for c in changes)
+            targets = self._images(draw.target[start:stop].flatten(), *rest)
+        images = self._images(context, *(None if c is None else c[:, 0] for c in changes))
+        return Batch(images, states, k, self.group.apply(states[:, None], k), targets)
+
+    def _images(self, index: Tensor, offset: Tensor | None, warp: Tensor | None) -> Tensor:
+        if offset is None:
+            images = self.split.images.index_select(0, index)
+        else:
+            images = self._windows[index, :, offset[:, 0], offset[:, 1]]
+        return images if warp is None else turning.warp(images, warp)

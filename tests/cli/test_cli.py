@@ -1,0 +1,362 @@
+"""The command as its users meet it: screens, output, exit codes, and one line for whatever goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import SMALL, Cli, Outcome, files, one_line, truncate
+from helpers import ROOT
+
+from brojepa import config as knobs
+from brojepa.cli import COMMANDS
+from brojepa.presets import PRESETS
+from brojepa.worlds.sources import EMNIST
+
+# Screens
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"], ["help"]])
+def test_help_names_every_command(cli: Cli, words: list[str]) -> None:
+    done = cli(*words)
+    assert (done.code, done.err) == (0, "")
+    for name in COMMANDS:
+        assert re.search(rf"^  {name} +\S", done.out, re.MULTILINE)
+
+
+def test_train_help_names_every_knob_and_preset(cli: Cli) -> None:
+    done = cli("train", "--help")
+    assert (done.code, done.err) == (0, "")
+    for name in knobs.FIELDS:
+        assert re.search(rf"{knobs.flag(name)}\b", done.out)
+    for name in (*PRESETS, "--seed", "--out", "--data-dir", "--quiet", "--json"):
+        assert name in done.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(cli: Cli, name: str) -> None:
+    done = cli(name, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"usage: brojepa {name}")
+    assert COMMANDS[name].__doc__ in done.out
+
+
+def test_version(cli: Cli, brojepa_process: Cli) -> None:
+    assert cli("--version") == brojepa_process("--version") == (0, f"brojepa {version('brojepa')}\n", "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"], ["train", "--help"], ["train", "mnist/fats"], ["train", "--latent", "3"],
+        ["bench", "--help"], ["bench", "pipline"], ["bench", "--read", "nothing.json"],
+    ],
+)  # fmt: skip
+def test_help_and_bad_words_do_not_wait_for_torch(words: list[str]) -> None:
+    script = (
+        "import sys\nfrom brojepa.cli import main\n"
+        "try: main(sys.argv[1:])\nexcept SystemExit: pass\n"
+        "sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script, *words], capture_output=True).returncode == 0
+
+
+# Wrong requests
+
+
+WRONG = [  # DIGITS stands for the path of the small world
+    (["trian"], "unknown command 'trian': did you mean train?"),
+    (["fly"], "choose from train, eval, sweep, report, figures, data"),
+    (["--verison"], "unknown flag '--verison': did you mean --version"),
+    (["train", "mnist/fsat"], "unknown preset 'mnist/fsat': did you mean mnist/fast"),
+    (["train", "bro-mlp-mfr-fixed"], "did you mean mnist/bro-mlp-mfr-fixed or"),
+    (["train", "--epoch", "3"], "unknown flag '--epoch': did you mean --epochs"),
+    (["train", "--learning-rate=3"], "unknown flag '--learning-rate'"),
+    (["train", "-x"], "unknown flag '-x'"),
+    (["train", "mnist/fast", "mnist/fast"], "unexpected 'mnist/fast'"),
+    (["train", "--epochs"], "--epochs: expected one argument; see brojepa train --help"),
+    (["train", "--epochs", "many"], "--epochs 'many': expected a number (int)"),
+    (["train", "--epochs", "2.5"], "--epochs '2.5': expected a number (int)"),
+    (["train", "--epochs", "0"], "--epochs must be at least 1, got 0"),
+    (["train", "--epochs", "-3"], "--epochs must be at least 1, got -3"),
+    (["train", "--batch-size", "1"], "--batch-size must be at least 2"),
+    (["train", "--lr", "fast"], "--lr 'fast': expected a number (float)"),
+    (["train", "--lr", "0"], "--lr must be above 0"),
+    (["train", "--lr", "nan"], "--lr must be a finite number, got nan"),
+    (["train", "--variance", "-1"], "--variance must be at least 0"),
+    (["train", "--variance", "nan"], "--variance must be a finite number, got nan"),
+    (["train", "--ema-decay", "1"], "--ema-decay must be in [0, 1)"),
+    (["train", "--latent", "7"], "--latent 7 is odd: mfr-learned turns pairs of dimensions, use 8"),
+    (["train", "--encoder", "cnm"], "unknown value for --encoder 'cnm': did you mean cnn"),
+    (["train", "--action", "mfr"], "did you mean"),
+    (["train", "--lowest-frequency", "2"], "unknown value for --lowest-frequency '2': choose from 0, 1"),
+    (["train", "--world", "mnits"], "unknown world 'mnits': did you mean mnist"),
+    (["train", "--world", "no/such/world"], "no world at no/such/world"),
+    (["train", "--world", "emnist"], "EMNIST letters not found"),
+    (["train", "--data-dir", "."], "--world PATH"),
+    (["train", "--train-actions", "one"], "--train-actions: one is no action of Z10, write them as in -1,1"),
+    (["train", "--train-actions", ""], "--train-actions is empty"),
+    (["train", "--train-actions", "-1,1,-1", "--world", "DIGITS"], "names an action twice"),
+    (["train", "--train-actions", "-10,1", "--world", "DIGITS"], "-10 is outside the group"),
+    (["train", "--test-actions", "2,10", "--world", "DIGITS"], "actions run from -9 to +9"),
+    (["train", "--train-actions", "-1,1", "--test-actions", "1,2"], "actions +1 are in --train-actions and --test"),
+    (["train", "--target", "relaxed", "--action", "additive"], "--target relaxed needs a rotation"),
+    (["train", "--method", "supervised", "--consistency", "1"], "--consistency needs --method jepa"),
+    (["train", "--consistency", "1", "--composed-actions", "99", "--world", "DIGITS"], "+99 is outside"),
+    (["train", "--seed", "first"], "--seed 'first': expected an integer of 0 or more"),
+    (["train", "--seed", "-1"], "--seed '-1': expected an integer of 0 or more"),
+    (["train", "--seed", "1.5"], "--seed '1.5'"),
+    (["train", "--seed", str(2**63)], "--seed '9223372036854775808'"),
+    (["train", "--device", "tpu", "--world", "DIGITS"], "--device tpu is not available here: choose auto or"),
+    (["train", "--quiet", "--json"], "not allowed with argument"),
+    (["eval"], "arguments are required: RUN"),
+    (["eval", "no/such/run"], "no/such/run is not a run directory"),
+    (["eval", "."], "is not a run directory"),
+    (["eval", ".", "--dat-dir", "x"], "unknown flag '--dat-dir': did you mean --data-dir"),
+    (["data", "chekc"], "unknown data command 'chekc': did you mean check"),
+    (["data", "check", "no/such/world"], "no world at no/such/world"),
+    (["data", "check", "emnist"], "EMNIST letters not found"),
+    (["data", "list", "emnist"], "EMNIST letters not found"),
+    (["data", "check", "mnits"], "did you mean mnist"),
+    (["data", "check", "mnist", "--data-dir", "x"], "is for emnist, not for mnist"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "expected"), WRONG, ids=[" ".join(words) for words, _ in WRONG])
+def test_wrong_request_is_one_line_and_exit_2(
+    cli: Cli, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], expected: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert expected in one_line(cli(*(digits if word == "DIGITS" else word for word in words)), 2)
+    assert not [path for path in files(tmp_path) if not path.endswith("lock")]
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"), [([0] * 40, "at least 2 states"), ([0, 2] * 20, "state 1 has 0 images")]
+)
+def test_impossible_world_is_refused(cli: Cli, tmp_path: Path, labels: list[int], expected: str) -> None:
+    np.savez(tmp_path / "own.npz", images=np.zeros((40, 8, 8), np.uint8), labels=np.array(labels))
+    assert expected in one_line(cli("train", "--world", tmp_path / "own.npz", "--out", tmp_path / "out"), 2)
+
+
+def test_debug_shows_the_traceback(brojepa_process: Cli) -> None:
+    done = brojepa_process("train", "mnist/fsat", "--debug")
+    assert done.code == 1  # Python's own
+    assert done.err.startswith("Traceback")
+    assert "RequestError: unknown preset 'mnist/fsat'" in done.err
+
+
+# What a run prints
+
+
+def test_table_is_plain_lines_when_not_on_a_terminal(trained: tuple[Path, Outcome]) -> None:
+    path, done = trained
+    assert (done.code, done.err) == (0, "")
+    assert "\r" not in done.out
+    assert "\x1b" not in done.out
+    lines = done.out.splitlines()
+    assert "seed 7: digits, 480 images of 10 states" in lines[0]
+    assert lines[2] == "training on -1 +1; held out ±2..±9"
+    head = next(i for i, line in enumerate(lines) if line.split()[:2] == ["epoch", "loss"])
+    assert [line.split()[0] for line in lines[head + 1 : head + 5]] == ["1/4", "2/4", "3/4", "4/4"]
+    rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    for line, row in zip(lines[head + 1 :], rows, strict=False):
+        assert line.split()[1] == f"{row['loss']:.4f}"
+    result = json.loads((path / "result.json").read_text())
+    for name, value in result["metrics"].items():
+        assert re.search(rf"^  {name.replace('_', '-')} +{value:.4f}", done.out, re.MULTILINE)
+    assert "strict: never given to the latent action in training" in done.out
+    assert lines[-1] == str(path)
+
+
+def test_run_directory_holds_what_is_promised(trained: tuple[Path, Outcome], digits: Path) -> None:
+    path, _ = trained
+    assert files(path) == [
+        "config.json", "env.json", "metrics.jsonl", "model.safetensors", "result.json", "state/latest.safetensors",
+        *(["state/lock"] if (path / "state" / "lock").exists() else []),
+    ]  # fmt: skip
+    config = json.loads((path / "config.json").read_text())["config"]
+    assert path.parts[-3:] == ("digits", knobs.Config.from_dict(config).hash, "seed-7")
+    assert config["world"] == str(digits.resolve())
+    assert (config["latent"], config["epochs"], config["lr"]) == (32, 4, 3e-3)
+    result = json.loads((path / "result.json").read_text())
+    promised = (
+        "preset world seed epochs seconds images_per_second zero_shot_kind metrics per_action angles validation_loss "
+        "parameters"
+    )
+    assert set(promised.split()) <= set(result)
+    assert set(result["metrics"]) == {"train", "seen", "zero_shot", "rollout", "knn"}
+    assert list(result["per_action"]) == [f"{k:+d}" for k in range(-9, 10) if k]
+    assert (result["world"], result["seed"], result["epochs"]) == ("digits", 7, 4)
+
+
+def test_quiet_prints_nothing_and_json_prints_json(
+    cli: Cli, trained: tuple[Path, Outcome], digits: Path, tmp_path: Path
+) -> None:
+    words = ("train", "--world", digits, *SMALL, "--seed", 7)
+    assert cli(*words, "--out", tmp_path / "quiet", "--quiet") == (0, "", "")
+    done = cli(*words, "--out", tmp_path / "json", "--json")
+    assert (done.code, done.err) == (0, "")
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    assert [line.get("epoch") for line in lines] == [1, 2, 3, 4, None]
+    expected = json.loads((trained[0] / "result.json").read_text())
+    (written,) = (tmp_path / "json").rglob("result.json")
+    assert lines[-1] == json.loads(written.read_text())
+    assert {k: v for k, v in lines[-1].items() if "second" not in k} == {
+        k: v for k, v in expected.items() if "second" not in k
+    }
+    assert cli(*words, "--out", tmp_path / "json", "--json").out == json.dumps(lines[-1]) + "\n"
+    assert cli(*words, "--out", tmp_path / "quiet", "--quiet") == (0, "", "")
+
+
+def on_terminal(*words: object) -> tuple[int, str]:
+    """Exit code and everything a terminal gets from the command."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "brojepa", *map(str, words)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        seen = b""
+        while True:
+            try:
+                piece = os.read(ours, 65536)
+            except OSError:  # Linux: the other side is closed
+                break
+            if not piece:
+                break
+            seen += piece
+    os.close(ours)
+    return process.returncode, seen.decode()
+
+
+def as_displayed(text: str) -> list[str]:
+    """The lines that remain on the screen."""
+    lines = []
+    for line in text.replace("\r\n", "\n").split("\n"):
+        shown = ""
+        for part in line.split("\r"):
+            shown = part.removeprefix("\x1b[K") if part.startswith("\x1b[K") else part + shown[len(part) :]
+        lines.append(shown)
+    return lines
+
+
+def test_table_is_rewritten_in_place_on_a_terminal(digits: Path, tmp_path: Path) -> None:
+    code, text = on_terminal("train", "--world", digits, *SMALL, "--out", tmp_path)
+    assert code == 0
+    assert re.search(r"\r\x1b\[K +1/4 +\d+% +\S+ s left", text)
+    assert "\r\x1b[Kevaluating" in text
+    screen = as_displayed(text)
+    assert not [line for line in screen if "%" in line or "evaluating" in line or "\x1b" in line]
+    assert [line.split()[0] for line in screen if re.match(r" +\d/4 ", line)] == ["1/4", "2/4", "3/4", "4/4"]
+    assert any(re.match(r"  zero-shot +0\.\d{4}  test images", line) for line in screen)
+
+
+def test_error_on_a_terminal_takes_the_place_of_the_passing_line(digits: Path, tmp_path: Path) -> None:
+    code, text = on_terminal("train", "--world", digits, *SMALL, "--lr", "1e30", "--out", tmp_path)
+    assert code == 1
+    screen = [line for line in as_displayed(text) if line]
+    assert screen[-1].startswith("brojepa: error: the loss is not finite")
+    assert screen[-2].split()[:2] == ["epoch", "loss"]
+
+
+# data
+
+
+def test_data_list_and_check(cli: Cli, letters: Path, digits: Path) -> None:
+    for words in (["data"], ["data", "check"]):
+        done = cli(*words)
+        assert (done.code, done.err) == (0, "")
+        mnist, emnist, rest = done.out.splitlines()
+        assert mnist.startswith("mnist: 60,000 training and 10,000 test images, 10 states, 1x28x28")
+        assert mnist.endswith("whole") == (words[-1] == "check")
+        assert emnist.startswith("emnist: EMNIST letters not found")
+        assert rest == "torus, pairs, rotation, dihedral, pose: made when they are opened, nothing to download"
+    done = cli("data", "check", "emnist", "--data-dir", letters)
+    assert done.code == 0
+    assert re.fullmatch(r"emnist \(other split\): 260 training and 104 test images, 26 states, .* whole\n", done.out)
+    assert cli("data", "check", digits).out.startswith("digits: 600 training and 200 test images, 10 states")
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("damage", ["missing", "truncated"])
+def test_data_check_fails_where_files_are_damaged(
+    cli: Cli, letters: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str, named: bool
+) -> None:
+    shutil.copytree(letters, tmp_path / "bad")
+    path = tmp_path / "bad" / f"{EMNIST.files[2]}.gz"
+    if damage == "missing":
+        path.unlink()
+    else:
+        truncate(path)
+    monkeypatch.setenv("BROJEPA_DATA", str(tmp_path / "bad"))
+    done = cli("data", "check", *(["emnist"] if named else []))
+    assert done.code == 2
+    assert re.fullmatch(rf"brojepa: error: .*{EMNIST.files[2]}.*\n", done.err)
+    assert ("mnist: 60,000" in done.out) == (not named)
+    assert cli("data", "list").code == 0  # a list only says so
+
+
+# Worlds of every kind through the command
+
+
+@pytest.mark.parametrize(
+    ("n", "shape", "flags"),
+    [
+        (2, (12, 12), ["--encoder", "mlp", "--action", "mfr-fixed", "--batch-size", 8, "--lr", "1e-2"]),
+        (7, (12, 10, 3), ["--encoder", "cnn", "--precision", "float32", "--batch-size", 16, "--lr", "3e-3"]),
+        (
+            5,
+            (9, 9),
+            ["--method", "supervised", "--encoder", "mlp", "--action", "additive", "--batch-size", 8, "--lr", "3e-3"],
+        ),
+    ],
+    ids=["two states", "seven, colour, cnn", "five, supervised"],
+)
+def test_own_world_trains_and_evaluates(cli: Cli, tmp_path: Path, n: int, shape: tuple[int, ...], flags: list) -> None:
+    rng = np.random.default_rng(0)
+    prototypes = rng.integers(0, 200, (n, *shape))
+    labels = np.tile(np.arange(n), 40)
+    images = (prototypes[labels] + rng.integers(0, 50, (len(labels), *shape))).astype(np.uint8)
+    np.savez(tmp_path / "own.npz", images=images, labels=labels)
+    done = cli(
+        "train", "--world", tmp_path / "own.npz", "--epochs", 8, "--latent", 16, *flags, "--out", tmp_path / "out"
+    )
+    assert (done.code, done.err) == (0, "")
+    (path,) = (tmp_path / "out").rglob("result.json")
+    result = json.loads(path.read_text())
+    assert len(result["per_action"]) == 2 * (n - 1)
+    assert (result["metrics"]["zero_shot"] is None) == (n == 2)
+    assert result["metrics"]["seen"] > 0.9
+    assert cli("eval", path.parent).out.splitlines()[-1] == "identical to result.json"
+
+
+def test_emnist_trains_from_a_data_dir(cli: Cli, letters: Path, tmp_path: Path) -> None:
+    words = ("--world", "emnist", "--data-dir", letters, *SMALL, "--out", tmp_path)
+    done = cli("train", *words)
+    assert (done.code, done.err) == (0, "")
+    assert "emnist (other split)" in done.out
+    (path,) = tmp_path.rglob("result.json")
+    assert path.parts[-4] == "emnist"
+    assert json.loads(path.read_text())["split"] == "other"
+    assert "EMNIST letters not found" in one_line(cli("eval", path.parent), 2)
+    assert "identical to result.json" in cli("eval", path.parent, "--data-dir", letters).out
+
+
+@pytest.mark.parametrize("command", [["--help"], ["report", str(ROOT / "results")]])
+def test_a_reader_that_has_seen_enough_is_no_error(command):
+    words = [sys.executable, "-m", "brojepa", *command]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141

@@ -1,0 +1,382 @@
+"""Latent actions: the rotation against matrices, NumPy and the group law; each embedding against its formula."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from helpers import checked
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brojepa.errors import RequestError
+from brojepa.models.actions import BlockRotation, MLPAction, fourier_features, harmonics
+
+dims = st.integers(1, 8).map(lambda planes: 2 * planes)
+sizes = st.integers(2, 13)
+steps = st.integers(-30, 30)
+
+
+@st.composite
+def rotations(draw) -> BlockRotation:
+    """Any rotation: fixed or learned, one angle or one a plane."""
+    dim, n = draw(dims), draw(sizes)
+    g = torch.Generator().manual_seed(draw(st.integers(0, 999)))
+    return draw(
+        st.sampled_from(
+            [
+                BlockRotation.single(dim, n),
+                BlockRotation.multi(dim, n),
+                BlockRotation.multi(dim, n, lowest=1),
+                BlockRotation.random(dim, generator=g),
+                BlockRotation.random(dim, shared=True, range="positive", generator=g),
+            ]
+        )
+    )
+
+
+def latents(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def by_numpy(z: np.ndarray, k: int, angles: np.ndarray) -> np.ndarray:
+    """Planes as complex numbers, in float64: rows [rows, dim]."""
+    planes = (z[:, 0::2] + 1j * z[:, 1::2]) * np.exp(1j * k * angles.astype(np.float64))
+    return np.stack((planes.real, planes.imag), -1).reshape(z.shape)
+
+
+@checked
+@given(rotations(), steps)
+@torch.no_grad()
+def test_act_is_the_matrix_is_its_power_is_the_numpy_formula(rotation, k):
+    z = latents(6, rotation.dim)
+    acted = rotation.act(z, k)
+    assert torch.allclose(acted, z @ rotation.matrix(k).T, atol=1e-4)
+    one = rotation.matrix(1).double()
+    power = torch.linalg.matrix_power(one, k)  # a negative power inverts
+    assert torch.allclose(acted.double(), z.double() @ power.T, atol=1e-4)
+    np.testing.assert_allclose(acted, by_numpy(z.double().numpy(), k, rotation.angles.numpy()), atol=1e-4)
+
+
+@checked
+@given(rotations(), steps, steps)
+@torch.no_grad()
+def test_acting_twice_is_acting_with_the_sum_in_either_order(rotation, j, k):
+    z = latents(4, rotation.dim)
+    after = rotation.act(z, j + k)
+    assert torch.allclose(rotation.act(rotation.act(z, j), k), after, atol=1e-4)
+    assert torch.allclose(rotation.act(rotation.act(z, k), j), after, atol=1e-4)
+
+
+@checked
+@given(rotations(), steps)
+@torch.no_grad()
+def test_there_is_an_identity_an_inverse_and_no_change_of_length(rotation, k):
+    z = latents(4, rotation.dim)
+    assert torch.equal(rotation.act(z, 0), z)
+    assert torch.allclose(rotation.act(rotation.act(z, k), -k), z, atol=1e-5)
+    lengths = [t.unflatten(1, (-1, 2)).norm(dim=-1) for t in (rotation.act(z, k), z)]
+    assert torch.allclose(*lengths, atol=1e-5), "each plane keeps its length"
+    m = rotation.matrix(k)
+    assert torch.allclose(m @ m.T, torch.eye(rotation.dim), atol=1e-5)
+    assert torch.det(m.double()) == pytest.approx(1, abs=1e-5)
+
+
+@checked
+@given(dims, st.integers(5, 26), steps)
+@torch.no_grad()
+def test_with_one_frequency_every_action_is_a_mixture_of_the_two_that_are_trained(dim, n, k):
+    """Why a classifier of these latents that was trained on +1 and -1 knows nothing of other actions."""
+    rotation, z, theta = BlockRotation.single(dim, n), latents(4, dim), 2 * math.pi / n
+    ahead, back = (math.sin((1 + sign * k) * theta) / math.sin(2 * theta) for sign in (1, -1))
+    assert torch.allclose(rotation.act(z, k), ahead * rotation.act(z, 1) + back * rotation.act(z, -1), atol=1e-4)
+
+
+@checked
+@given(dims, sizes, st.sampled_from([0, 1]), steps)
+def test_fixed_angles_come_back_after_n_and_tell_all_states_apart(dim, n, lowest, k):
+    z = latents(3, dim)
+    for rotation in (BlockRotation.single(dim, n), BlockRotation.multi(dim, n, lowest)):
+        assert torch.allclose(rotation.act(z, k + n), rotation.act(z, k), atol=1e-4)
+    moved = [BlockRotation.single(dim, n).act(z, j) for j in range(n)]
+    distance = torch.cdist(torch.stack(moved).flatten(1), torch.stack(moved).flatten(1))
+    assert (distance + torch.eye(n) > 1e-2).all(), "no period shorter than n"
+
+
+@checked
+@given(rotations(), st.integers(1, 3), st.integers(1, 4))
+@torch.no_grad()
+def test_a_tensor_of_actions_broadcasts_against_latents(rotation, rows, columns):
+    z, g = latents(rows, rotation.dim), torch.Generator().manual_seed(1)
+    k = torch.randint(-9, 10, (rows, columns), generator=g)
+    many = rotation.act(z[:, None], k)
+    assert many.shape == (rows, columns, rotation.dim)
+    for i in range(rows):
+        for j in range(columns):
+            assert torch.allclose(many[i, j], rotation.act(z[i], int(k[i, j])), atol=1e-6)
+    assert torch.equal(rotation.act(z, 3), rotation.act(z, torch.tensor(3)))
+    assert torch.equal(rotation.act(z[0], k[0]), many[0]), "one latent, several actions"
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_gradients_of_latents_and_angles_are_those_of_finite_differences(shared):
+    rotation = BlockRotation.random(6, shared=shared, generator=torch.Generator().manual_seed(3))
+    z, k, w = latents(5, 6), torch.tensor([-3, -1, 0, 1, 4]), latents(5, 6, seed=2)
+    z.requires_grad_()
+    (rotation.act(z, k) * w).sum().backward()
+
+    def value(latent: np.ndarray, theta: np.ndarray) -> float:
+        angles = np.broadcast_to(theta, 3)
+        return sum(float((by_numpy(latent[i : i + 1], int(k[i]), angles) * w[i].numpy()).sum()) for i in range(5))
+
+    for tensor, index in ((z, 0), (rotation.theta, 1)):
+        at = [z.detach().double().numpy(), rotation.theta.detach().double().numpy()]
+        numeric = np.zeros(tuple(tensor.shape))
+        for place in np.ndindex(*tensor.shape):
+            ends = []
+            for step in (1e-5, -1e-5):
+                moved = [a.copy() for a in at]
+                moved[index][place] += step
+                ends.append(value(*moved))
+            numeric[place] = (ends[0] - ends[1]) / 2e-5
+        assert np.abs(numeric).max() > 0.1
+        np.testing.assert_allclose(tensor.grad, numeric, atol=1e-3)
+
+
+@pytest.mark.parametrize("k", [-7, 25])
+def test_gradients_are_those_of_the_dense_matrix(k):
+    rotation = BlockRotation.random(8, generator=torch.Generator().manual_seed(0))
+    z, w = latents(4, 8), latents(4, 8, seed=1)
+    fast = torch.autograd.grad((rotation.act(z, k) * w).sum(), rotation.theta)[0]
+    dense = torch.autograd.grad((z @ rotation.matrix(k).T * w).sum(), rotation.theta)[0]
+    assert fast.abs().min() > 0
+    assert torch.allclose(fast, dense, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_the_result_has_the_dtype_of_the_latent_and_no_more_error_than_its_rounding(dtype):
+    rotation = BlockRotation.multi(16, 26)
+    z = latents(50, 16).to(dtype)
+    acted = rotation.act(z, 25)
+    assert acted.dtype == dtype
+    exact = by_numpy(z.double().numpy(), 25, rotation.angles.numpy())
+    rounding = max(2 * torch.finfo(dtype).eps, 2e-5)  # half a unit in the last place of values up to 4; float32 angles
+    np.testing.assert_allclose(acted.double(), exact, atol=rounding)
+
+
+def test_angles_stay_float32_under_bfloat16_autocast():
+    """In bfloat16, 25 * theta is off by up to 0.25 rad; in float32 by 1e-6."""
+    rotation = BlockRotation.random(16, generator=torch.Generator().manual_seed(5))
+    z = latents(50, 16)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        acted, matrix = rotation.act(z, 25), rotation.matrix(25)
+        (rotation.act(z, 25) ** 2 * latents(50, 16, seed=1)).sum().backward()
+    assert acted.dtype == matrix.dtype == rotation.theta.dtype == rotation.theta.grad.dtype == torch.float32
+    exact = by_numpy(z.double().numpy(), 25, rotation.angles.detach().numpy())
+    np.testing.assert_allclose(acted.detach(), exact, atol=5e-5)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 10, 26, 27])
+def test_harmonics_are_the_papers_formula(n):
+    """theta_i = 2 pi / N * (i mod N / 2), from 0; for odd N the half is rounded up so that frequencies are whole."""
+    got = harmonics(n, 40).tolist()
+    if n == 2:  # the formula would give nothing but 0: no action at all
+        assert got == [0, 1] * 20
+    else:
+        assert got == [i % -(-n // 2) for i in range(40)]
+    assert n in (2, 3) or set(got) == {f for f in range(n) if f < n / 2}
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 10, 27])
+def test_harmonics_from_one_run_to_the_half_and_never_stand_still(n):
+    got = harmonics(n, 40, lowest=1).tolist()
+    assert set(got) == set(range(1, n // 2 + 1))
+    assert got[: n // 2] == sorted(set(got)), "in order, then repeating"
+
+
+def test_the_papers_two_worlds_have_the_papers_angles():
+    mnist, emnist = BlockRotation.multi(64, 10), BlockRotation.multi(64, 26)
+    np.testing.assert_allclose(mnist.angles, [2 * math.pi / 10 * (i % 5) for i in range(32)], rtol=1e-6)
+    np.testing.assert_allclose(emnist.angles, [2 * math.pi / 26 * (i % 13) for i in range(32)], rtol=1e-6)
+    np.testing.assert_allclose(BlockRotation.single(64, 10).angles, [math.pi / 5] * 32, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("range_", "low"), [("symmetric", -2 * math.pi), ("positive", 0.0)])
+def test_learned_angles_start_uniform_in_their_range(range_, low):
+    angles = BlockRotation.random(4000, range=range_, generator=torch.Generator().manual_seed(0)).angles.detach()
+    share = ((angles - low) / (2 * math.pi - low)).sort().values
+    assert 0 <= share[0] < 0.01
+    assert 0.99 < share[-1] <= 1
+    uniform = (torch.arange(2000) + 0.5) / 2000
+    assert (share - uniform).abs().max() < 0.05, "Kolmogorov-Smirnov distance"
+
+
+def test_learned_angles_are_a_parameter_and_follow_the_generator():
+    def draw(seed: int, **options: bool) -> torch.Tensor:
+        return BlockRotation.random(8, generator=torch.Generator().manual_seed(seed), **options).theta
+
+    assert isinstance(draw(0), torch.nn.Parameter)
+    assert torch.equal(draw(0), draw(0))
+    assert not torch.equal(draw(0), draw(1))
+    assert draw(0, shared=True).shape == (1,)
+    assert BlockRotation.random(8).learned_angles
+    fixed = BlockRotation.multi(8, 10)
+    assert not fixed.learned_angles
+    assert not list(fixed.parameters())
+    assert "theta" in fixed.state_dict(), "fixed angles are saved with the model"
+
+
+def test_a_shared_angle_turns_every_plane_alike_and_gathers_every_planes_gradient():
+    shared = BlockRotation(torch.tensor([0.7]), dim=6, learned=True)
+    apart = BlockRotation(torch.full((3,), 0.7), learned=True)
+    z, w = latents(4, 6), latents(4, 6, seed=1)
+    assert torch.equal(shared.act(z, 2), apart.act(z, 2))
+    assert shared.angles.tolist() == apart.angles.tolist()
+    for rotation in (shared, apart):
+        (rotation.act(z, 2) * w).sum().backward()
+    assert float(shared.theta.grad) == pytest.approx(float(apart.theta.grad.sum()), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: BlockRotation.multi(7, 10), r"even latent dimension, got 7: use 8"),
+        (lambda: BlockRotation.single(1, 10), r"even latent dimension, got 1: use 2"),
+        (lambda: BlockRotation.random(5), r"even latent dimension, got 5: use 6"),
+        (lambda: BlockRotation(torch.zeros(0)), r"even latent dimension, got 0: use 2"),
+        (lambda: BlockRotation(torch.zeros(3), dim=8), r"4 planes need 4 angles or one shared angle, got 3"),
+    ],
+)
+def test_a_rotation_that_cannot_be_says_what_would_do(build, message):
+    with pytest.raises(RequestError, match=message):
+        build()
+
+
+# The unconstrained action and its embeddings
+
+
+def embed(action: MLPAction, *k: int) -> torch.Tensor:
+    """What the network of `action` is given for k, as its embedding puts it out."""
+    seen = []
+    handle = action.embedding.register_forward_hook(lambda _, inputs, output: seen.append(output))
+    with torch.no_grad():
+        action.act(torch.zeros(len(k), action.dim), torch.tensor(k))
+    handle.remove()
+    return seen[0]
+
+
+def mlp(embedding: str, **options) -> MLPAction:
+    torch.manual_seed(0)
+    return MLPAction(6, 10, embedding, hidden=16, embedding_dim=8, **options)
+
+
+def test_the_additive_embedding_is_exactly_linear():
+    one, three, minus, zero = embed(mlp("additive"), 1, 3, -1, 0)
+    assert one.abs().min() > 0
+    assert torch.equal(three, 3 * one)
+    assert torch.equal(minus, -one)
+    assert not zero.any()
+
+
+def test_the_lookup_embedding_has_a_row_for_every_signed_action():
+    action = mlp("lookup", scale=0.1)  # scale must not move the rows
+    rows = embed(action, *range(-9, 10))
+    assert torch.equal(rows, action.embedding.table.weight)
+    assert len(rows.unique(dim=0)) == 19
+    with pytest.raises(IndexError):
+        action.act(torch.zeros(1, 6), 10)
+
+
+def test_the_linear_embedding_reads_the_number_itself():
+    action = mlp("linear")
+    a, b = action.embedding.net[0], action.embedding.net[2]
+    k = np.array([[-4.0], [0.0], [7.0]])
+    hidden = np.maximum(k @ a.weight.detach().double().numpy().T + a.bias.detach().numpy(), 0)
+    wanted = hidden @ b.weight.detach().double().numpy().T + b.bias.detach().numpy()
+    np.testing.assert_allclose(embed(action, -4, 0, 7), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1.0, 2 * math.pi / 10])
+def test_the_fourier_embedding_projects_two_sines_and_cosines(scale):
+    action = mlp("fourier", scale=scale)
+    x = np.array([-9, 2, 5]) * scale
+    features = np.stack((np.sin(x), np.cos(x), np.sin(2 * x), np.cos(2 * x)), 1)
+    np.testing.assert_allclose(fourier_features(torch.tensor(x)), features, atol=1e-12)
+    weight, bias = (
+        p.detach().double().numpy() for p in (action.embedding.project.weight, action.embedding.project.bias)
+    )
+    np.testing.assert_allclose(embed(action, -9, 2, 5), features @ weight.T + bias, atol=1e-5)
+
+
+def test_scaled_fourier_features_have_the_worlds_period_and_unscaled_do_not():
+    periodic, plain = mlp("fourier", scale=2 * math.pi / 10), mlp("fourier")
+    assert torch.allclose(*embed(periodic, 3, -7), atol=1e-5)
+    assert not torch.allclose(*embed(plain, 3, -7), atol=1e-2)
+
+
+def test_the_hybrid_embedding_keeps_sign_and_magnitude_apart():
+    plus, minus, other, zero = embed(mlp("hybrid"), 4, -4, 6, 0)
+    sign, magnitude = slice(0, 4), slice(4, 8)
+    assert torch.equal(plus[magnitude], minus[magnitude])
+    assert not torch.equal(plus[sign], minus[sign])
+    assert torch.equal(plus[sign], other[sign])
+    assert not torch.allclose(plus[magnitude], other[magnitude])
+    assert not torch.equal(zero[sign], plus[sign])
+    assert not torch.equal(zero[sign], minus[sign])
+
+
+@pytest.mark.parametrize("embedding", ["additive", "linear", "fourier"])
+def test_scale_multiplies_the_number_before_it_is_embedded(embedding):
+    half, full = mlp(embedding, scale=0.5), mlp(embedding)
+    assert torch.allclose(embed(half, 8), embed(full, 4), atol=1e-6)
+    assert not torch.allclose(embed(half, 8), embed(full, 8), atol=1e-3)
+
+
+@pytest.mark.parametrize("embedding", ["additive", "lookup", "linear", "fourier", "hybrid"])
+@torch.no_grad()
+def test_every_embedding_broadcasts_as_a_rotation_does(embedding):
+    action, z, k = mlp(embedding, out_dim=5), latents(3, 6), torch.tensor([[-1, 1], [2, -9], [0, 4]])
+    many = action.act(z[:, None], k)
+    assert many.shape == (3, 2, 5)
+    for i in range(3):
+        for j in range(2):
+            assert torch.allclose(many[i, j], action.act(z[i], int(k[i, j])), atol=1e-6)
+    assert torch.allclose(action.act(z, 3), action.act(z, torch.tensor([3, 3, 3])), atol=1e-6)
+    assert action(z, 3).shape == (3, 5)
+    assert action.angles is None
+    assert not action.learned_angles
+
+
+@torch.no_grad()
+def test_the_network_reads_latent_and_embedding_side_by_side():
+    action, z, k = mlp("additive"), latents(3, 6), torch.tensor([4, -1, 0])
+    side_by_side = torch.cat((z, embed(action, 4, -1, 0)), 1)
+    assert torch.allclose(action.act(z, k), action.net(side_by_side), atol=1e-6)
+
+
+def test_the_network_reads_the_latent_and_the_action():
+    action, z = mlp("additive"), latents(4, 6)
+    assert not torch.allclose(action.act(z, 1), action.act(z, -1), atol=1e-3)
+    assert not torch.allclose(action.act(z, 1), action.act(z.flip(0), 1), atol=1e-3)
+    shapes = [tuple(p.shape) for p in MLPAction(64, 10).net.parameters() if p.ndim == 2]
+    assert shapes == [(256, 64 + 32), (256, 256), (64, 256)]
+
+
+def test_the_activation_of_the_network_is_a_choice():
+    z, k = latents(4, 6), torch.tensor([9, -2, 1, 0])
+    for name, function in (("relu", torch.relu), ("gelu", torch.nn.functional.gelu)):
+        action = mlp("additive", activation=name)
+        first, _, second, _, last = action.net
+        x = function(first(torch.cat((z, embed(action, 9, -2, 1, 0)), 1)))
+        assert torch.allclose(action.act(z, k), last(function(second(x))), atol=1e-6)
+    with pytest.raises(RequestError, match=r"unknown activation 'glu': did you mean gelu"):
+        mlp("additive", activation="glu")
+
+
+def test_an_unknown_embedding_is_refused_with_the_nearest():
+    with pytest.raises(RequestError, match=r"unknown action embedding 'fourrier': did you mean fourier\?"):
+        MLPAction(6, 10, "fourrier")
+    with pytest.raises(RequestError, match="choose from additive, lookup, linear, fourier, hybrid"):
+        MLPAction(6, 10, "zzz")
