@@ -20,7 +20,8 @@ VALUES = {"train": 0.99, "seen": 0.98, "zero_shot": 0.97, "rollout": 0.96, "knn"
 
 def write_run(
     out: Path, config: str | Config, seed: int = 0, base: str | None = None, split: str | None = None,
-    unfinished: bool = False, per_action: dict[str, float] | None = None, **metrics: float | None,
+    unfinished: bool = False, per_action: dict[str, float] | None = None, group: str | None = None,
+    **metrics: float | None,
 ) -> Path:  # fmt: skip
     """The files of a run of a preset, or of a config made from `base`, as training leaves them."""
     name = config if isinstance(config, str) else None
@@ -29,7 +30,8 @@ def write_run(
     path.mkdir(parents=True)
     states = 26 if values.world == "emnist" else 10
     header = {"preset": name, "base": name or base, "seed": seed, "config": values.to_dict()}
-    (path / "config.json").write_text(json.dumps({**header, "world": {"name": values.world, "states": states}}))
+    facts = {"name": values.world, "states": states, **({"group": group} if group else {})}
+    (path / "config.json").write_text(json.dumps({**header, "world": facts}))
     if unfinished:
         return path
     environment = {"torch": "2.13.0", "device": "cpu", "precision": "float32", "threads": 1, "commit": "abc"}
@@ -57,5 +59,5 @@ def line_of(text: str, label: str, table: int = 0) -> list[str]:
 
 def notes_of(text: str, label: str) -> list[str]:
     """The notes of a line, in words."""
-    told = dict(re.findall(r"^(\d+)\. (.*)$", text, re.MULTILINE))
-    return [told[number] for number in line_of(text, label)[-1].split()]
+    notes = dict(re.findall(r"^(\d+)\. (.*)$", text, re.MULTILINE))
+    return [notes[number] for number in line_of(text, label)[-1].split()]

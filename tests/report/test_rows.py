@@ -18,7 +18,7 @@ from reporting import Cli, line_of, notes_of, write_run
 from brojepa import report
 from brojepa.errors import BrojepaError
 from brojepa.presets import PAPER_ROWS, PRESETS, paper_row
-from brojepa.report.records import COLUMNS, METRICS, find, row
+from brojepa.report.records import COLUMNS, METRICS, as_row, find
 from brojepa.report.rows import paper_rows
 
 # The paper's tables
@@ -37,15 +37,15 @@ def test_the_papers_rows_are_the_presets_in_order() -> None:
 def test_every_row_of_a_table_is_there_with_or_without_runs(tmp_path: Path, table: int, world: str, count: int) -> None:
     write_run(tmp_path, f"{world}/bro-mlp-mfr-fixed")
     view = report.table(tmp_path, table)
-    names = [told["row"].removeprefix(f"{world}/") for told in view.rows()]
+    names = [row["row"].removeprefix(f"{world}/") for row in view.rows()]
     assert names == PAPER_ROWS[world].split()
     assert len(names) == count
     text = view.markdown()
-    for told in view.rows():
-        line = line_of(text, told["row"].removeprefix(f"{world}/"))
-        paper = f"{told['zero_shot_paper']:.4f} ± {told['zero_shot_paper_std']:.4f}"
+    for row in view.rows():
+        line = line_of(text, row["row"].removeprefix(f"{world}/"))
+        paper = f"{row['zero_shot_paper']:.4f} ± {row['zero_shot_paper_std']:.4f}"
         assert line[7] == paper
-        assert (line[1], line[6]) == (("1", "0.9700") if told["n"] else ("0", "no runs"))
+        assert (line[1], line[6]) == (("1", "0.9700") if row["n"] else ("0", "no runs"))
     for family in ("Supervised baselines + additive embedding", "Supervised baselines + block rotation", "BRo-JEPA"):
         assert text.count(f"| **{family}** |") == 2
 
@@ -54,15 +54,15 @@ def test_a_line_is_mean_and_sample_deviation_beside_the_papers(tmp_path: Path) -
     seen = [0.971, 0.974, 0.978, 0.9731]
     for seed, value in enumerate(seen):
         write_run(tmp_path, "mnist/bro-mlp-mfr-fixed", seed, seen=value, zero_shot=0.9724)
-    (told,) = report.table(tmp_path).rows()
-    assert told["seeds"] == [0, 1, 2, 3]
-    assert told["seen"] == pytest.approx(np.mean(seen))
-    assert told["seen_std"] == pytest.approx(np.std(seen, ddof=1))
+    (row,) = report.table(tmp_path).rows()
+    assert row["seeds"] == [0, 1, 2, 3]
+    assert row["seen"] == pytest.approx(np.mean(seen))
+    assert row["seen_std"] == pytest.approx(np.std(seen, ddof=1))
     half = 3.182446 * np.std(seen, ddof=1) / 2  # t of 0.975 at 3 degrees of freedom
-    assert (told["seen_low"], told["seen_high"]) == pytest.approx((np.mean(seen) - half, np.mean(seen) + half))
-    assert (told["seen_paper"], told["seen_paper_std"]) == (0.9724, 0.0014)
-    assert told["seen_difference"] == pytest.approx(np.mean(seen) - 0.9724)
-    assert told["seen_verdict"] == "above"
+    assert (row["seen_low"], row["seen_high"]) == pytest.approx((np.mean(seen) - half, np.mean(seen) + half))
+    assert (row["seen_paper"], row["seen_paper_std"]) == (0.9724, 0.0014)
+    assert row["seen_difference"] == pytest.approx(np.mean(seen) - 0.9724)
+    assert row["seen_verdict"] == "above"
     mean, std = np.mean(seen), np.std(seen, ddof=1)
     text = report.table(tmp_path, 1).markdown()
     line = line_of(text, "bro-mlp-mfr-fixed")
@@ -92,8 +92,8 @@ def test_one_seed_has_no_spread_and_no_number_is_a_dash(tmp_path: Path) -> None:
     view = report.table(tmp_path)
     assert line_of(view.markdown(), "supervised-mlp")[3] == "0.9800"
     assert line_of(view.markdown(), "supervised-mlp", table=1)[4:7] == ["-", "-", ""]
-    (told,) = view.rows()
-    assert told["seen_std"] is told["seen_low"] is told["rollout"] is told["rollout_paper"] is None
+    (row,) = view.rows()
+    assert row["seen_std"] is row["seen_low"] is row["rollout"] is row["rollout_paper"] is None
 
 
 # Notes
@@ -123,8 +123,8 @@ def test_every_difference_from_the_paper_is_noted(tmp_path: Path) -> None:
     assert "fewer seeds than the paper's six" in notes
     assert "3 epochs, 25 in the paper" in notes
     assert "rebuilt EMNIST split, the official one in the paper" in notes
-    told = f"config {changed.hash}, changed from {name}: "
-    assert f"{told}train-actions -2,1, normalise on, target relaxed, lr 0.001" in notes
+    begun = f"config {changed.hash}, changed from {name}: "
+    assert f"{begun}train-actions -2,1, normalise on, target relaxed, lr 0.001" in notes
     if report.departures(name):
         assert any(note.startswith("preset departs from the paper's plain protocol: ") for note in notes)
 
@@ -184,7 +184,7 @@ def test_changed_configs_are_lines_of_their_own_below_the_preset(tmp_path: Path)
     for seed in (0, 1):
         write_run(tmp_path, changed[1], seed, base=name, seen=0.2)
     write_run(tmp_path, name, seen=0.3)
-    hashes = [told["config_hash"] for told in report.table(tmp_path, 1).rows() if told["row"] == name]
+    hashes = [row["config_hash"] for row in report.table(tmp_path, 1).rows() if row["row"] == name]
     assert hashes == [PRESETS[name].hash, changed[1].hash, changed[0].hash]  # the preset, then by number of seeds
     text = report.table(tmp_path, 1).markdown()
     assert line_of(text, "bro-mlp-mfr-fixed")[3] == "0.3000"
@@ -203,8 +203,8 @@ def test_a_changed_config_stands_in_the_row_where_the_preset_has_no_runs(tmp_pat
 def test_a_config_that_equals_a_preset_is_that_preset_however_it_was_made(tmp_path: Path) -> None:
     write_run(tmp_path / "a", PRESETS["mnist/bro-mlp-mfr-learned"], base="mnist/bro-mlp-mfr-fixed")
     write_run(tmp_path / "b", PRESETS["mnist/bro-mlp-mfr-learned"], seed=1)
-    (told,) = report.table(tmp_path).rows()
-    assert (told["row"], told["n"], told["changes"]) == ("mnist/bro-mlp-mfr-learned", 2, "")
+    (row,) = report.table(tmp_path).rows()
+    assert (row["row"], row["n"], row["changes"]) == ("mnist/bro-mlp-mfr-learned", 2, "")
 
 
 def test_a_preset_that_has_changed_since_does_not_pass_for_itself(tmp_path: Path) -> None:
@@ -213,22 +213,22 @@ def test_a_preset_that_has_changed_since_does_not_pass_for_itself(tmp_path: Path
     header = json.loads((path / "config.json").read_text())
     header["config"]["lr"] = 0.5
     (path / "config.json").write_text(json.dumps(header))
-    (told,) = report.table(tmp_path).rows()
-    assert told["changes"] == "lr 0.5"
+    (row,) = report.table(tmp_path).rows()
+    assert row["changes"] == "lr 0.5"
     header["preset"] = header["base"] = "mnist/forgotten"
     (path / "config.json").write_text(json.dumps(header))
-    (told,) = report.table(tmp_path).rows()
-    assert told["row"] == told["config_hash"]
-    (note,) = told["notes"]
-    assert re.fullmatch(rf"config {told['config_hash']}, changed from the defaults: (.*, )?lr 0.5", note)
+    (row,) = report.table(tmp_path).rows()
+    assert row["row"] == row["config_hash"]
+    (note,) = row["notes"]
+    assert re.fullmatch(rf"config {row['config_hash']}, changed from the defaults: (.*, )?lr 0.5", note)
 
 
 def test_another_world_is_not_in_the_papers_tables(tmp_path: Path) -> None:
     own = PRESETS["mnist/bro-mlp-mfr-fixed"].replace(world="/data/mnist")
     write_run(tmp_path, own, base="mnist/bro-mlp-mfr-fixed")
-    assert not any(told["n"] for told in report.table(tmp_path, 1).rows())
-    (told,) = report.table(tmp_path).rows()
-    assert (told["seen_paper"], told["changes"]) == (None, "world mnist")
+    assert not any(row["n"] for row in report.table(tmp_path, 1).rows())
+    (row,) = report.table(tmp_path).rows()
+    assert (row["seen_paper"], row["changes"]) == (None, "world mnist")
 
 
 def test_splits_are_not_mixed(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_a_run_found_twice_counts_once(tmp_path: Path) -> None:
         write_run(tmp_path / place, "mnist/jepa-mlp")
     (tmp_path / "runs.csv").write_text(report.runs(tmp_path / "a").csv())
     paths = [tmp_path / "runs.csv", tmp_path, tmp_path / "a"]
-    assert [told["n"] for told in report.table(paths).rows()] == [1]
+    assert [row["n"] for row in report.table(paths).rows()] == [1]
     assert report.per_action(paths).remarks == []  # the run directory is taken, the CSV has no actions
 
 
@@ -281,7 +281,7 @@ def test_csv_of_runs_gives_back_every_digit(tmp_path_factory: pytest.TempPathFac
     text = report.runs(out).csv()
     (out / "runs.csv").write_text(text)
     (from_run,), (from_csv,) = find([out]).records, find([out / "runs.csv"]).records
-    assert row(from_run) == row(from_csv)
+    assert as_row(from_run) == as_row(from_csv)
     assert from_csv.metrics == tuple(values[name] for name in METRICS)
     assert from_csv.seconds == seconds
     assert report.runs(out / "runs.csv").csv() == text
@@ -299,17 +299,17 @@ def test_reports_from_runs_and_from_their_csv_are_the_same(cli: Cli, tmp_path: P
 
 def test_csv_of_runs_has_the_columns_in_order(tmp_path: Path) -> None:
     write_run(tmp_path, "mnist/jepa-mlp", rollout=None, knn=1 / 3)
-    (told,) = csv.DictReader(io.StringIO(report.runs(tmp_path).csv()))
-    assert tuple(told) == COLUMNS
-    assert (told["preset"], told["rollout"], told["knn"]) == ("mnist/jepa-mlp", "", "0.3333333333333333")
-    assert (told["torch"], told["threads"], told["commit"]) == ("2.13.0", "1", "abc")
+    (row,) = csv.DictReader(io.StringIO(report.runs(tmp_path).csv()))
+    assert tuple(row) == COLUMNS
+    assert (row["preset"], row["rollout"], row["knn"]) == ("mnist/jepa-mlp", "", "0.3333333333333333")
+    assert (row["torch"], row["threads"], row["commit"]) == ("2.13.0", "1", "abc")
 
 
 def damage(text: str, column: str, value: str) -> str:
-    head, told = csv.reader(io.StringIO(text))
-    told[COLUMNS.index(column)] = value
+    head, row = csv.reader(io.StringIO(text))
+    row[COLUMNS.index(column)] = value
     out = io.StringIO()
-    csv.writer(out).writerows([head, told])
+    csv.writer(out).writerows([head, row])
     return out.getvalue()
 
 

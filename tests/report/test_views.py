@@ -84,10 +84,10 @@ def test_latex_tabulars_are_whole_and_escaped(several: Path, name: str) -> None:
 @pytest.mark.parametrize("name", VIEWS)
 def test_csv_and_json_say_the_same(several: Path, name: str) -> None:
     view = VIEWS[name](several)
-    told = json.loads(view.json(), parse_constant=pytest.fail)
+    rows = json.loads(view.json(), parse_constant=pytest.fail)
     lines = list(csv.DictReader(io.StringIO(view.csv())))
-    assert len(lines) == len(told) > 0
-    for line, values in zip(lines, told, strict=True):
+    assert len(lines) == len(rows) > 0
+    for line, values in zip(lines, rows, strict=True):
         assert list(line) == list(values)
         for key, value in values.items():
             if isinstance(value, float):
@@ -122,11 +122,11 @@ def test_out_writes_the_file_whole_or_not_at_all(cli: Cli, several: Path) -> Non
 def test_per_action_is_mean_and_deviation_over_seeds(cli: Cli, tmp_path: Path) -> None:
     for seed, value in enumerate((0.5, 0.6)):
         write_run(tmp_path, "mnist/jepa-mlp", seed, per_action={"-1": 0.9, "+1": 0.8, "+10": value, "+2": value})
-    told = {line["action"]: line for line in report.per_action(tmp_path).rows()}
-    assert list(told) == ["-1", "+1", "+2", "+10"]
-    assert told["+2"]["mean"] == pytest.approx(0.55)
-    assert told["+2"]["std"] == pytest.approx(0.1 / math.sqrt(2))
-    assert [line["trained"] for line in told.values()] == [True, True, False, False]
+    rows = {line["action"]: line for line in report.per_action(tmp_path).rows()}
+    assert list(rows) == ["-1", "+1", "+2", "+10"]
+    assert rows["+2"]["mean"] == pytest.approx(0.55)
+    assert rows["+2"]["std"] == pytest.approx(0.1 / math.sqrt(2))
+    assert [line["trained"] for line in rows.values()] == [True, True, False, False]
     text = cli("report", tmp_path, "--per-action", "--table", "1").out
     assert line_of(text, "-1")[1] == "0.9000 ± 0.0000 *"
     assert line_of(text, "+2")[1] == "0.5500 ± 0.0707"
@@ -174,9 +174,9 @@ def test_comparison_pairs_shared_seeds(cli: Cli, tmp_path: Path) -> None:
     for seed, value in {0: 0.7, 1: 0.65, 2: 0.75, 9: 0.99}.items():
         write_run(tmp_path, changed, seed, base=name, seen=value, rollout=None)
     view = report.compare(tmp_path, name, changed.hash)
-    told = {line["metric"]: line for line in view.rows()}
-    assert list(told) == ["train", "seen", "zero_shot", "knn"]  # no rollout to compare
-    seen = told["seen"]
+    rows = {line["metric"]: line for line in view.rows()}
+    assert list(rows) == ["train", "seen", "zero_shot", "knn"]  # no rollout to compare
+    seen = rows["seen"]
     differences = np.array([0.2, 0.15, 0.1])
     assert seen["seeds"] == [0, 1, 2]
     assert (seen["difference"], seen["std"]) == pytest.approx((0.15, 0.05))
@@ -185,7 +185,7 @@ def test_comparison_pairs_shared_seeds(cli: Cli, tmp_path: Path) -> None:
     t = differences.mean() / (0.05 / math.sqrt(3))
     assert seen["p_t_test"] == pytest.approx(2 / ((2 + t * t) * (1 + t / math.sqrt(2 + t * t))))  # 2 degrees of freedom
     assert seen["p_sign_flip"] == 2 / 8
-    assert told["train"]["p_t_test"] == told["train"]["p_sign_flip"] == 1
+    assert rows["train"]["p_t_test"] == rows["train"]["p_sign_flip"] == 1
     done = cli("report", tmp_path, "--compare", name, changed.hash)
     assert f"{name} less {changed.hash}, 3 shared seeds: 0, 1, 2" in done.out
     assert line_of(done.out, "seen")[1:5] == ["0.8500", "0.7000", "+0.1500", "0.0500"]
@@ -282,11 +282,11 @@ def test_a_trained_run_is_reported(cli: Cli, digits: Path, tmp_path: Path) -> No
     words = ("--encoder", "mlp", "--latent", "32", "--epochs", "1", "--batch-size", "32", "--quiet")
     assert cli("train", "--world", digits, *words, "--out", tmp_path) == (0, "", "")
     result = json.loads(next(tmp_path.rglob("result.json")).read_text())
-    (told,) = json.loads(cli("report", tmp_path, "--format", "json").out)
-    assert (told["world"], told["seeds"], told["epochs"]) == ("digits", [0], 1)
-    assert told["chance"] == 0.1
-    assert {name: told[name] for name in METRICS} == result["metrics"]
-    (note,) = told["notes"]
+    (row,) = json.loads(cli("report", tmp_path, "--format", "json").out)
+    assert (row["world"], row["seeds"], row["epochs"]) == ("digits", [0], 1)
+    assert row["chance"] == 0.1
+    assert {name: row[name] for name in METRICS} == result["metrics"]
+    (note,) = row["notes"]
     assert note.startswith(f"config {result['config_hash']}, changed from mnist/fast: world digits, encoder mlp")
     (run,) = json.loads(cli("report", tmp_path, "--runs", "--format", "json").out)
     for name in ("kept_epoch", "seconds", "images_per_second", "parameters", "validation_loss", "zero_shot_kind"):

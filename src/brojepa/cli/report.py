@@ -26,7 +26,7 @@ def report(argv: list[str]) -> int:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--intervals", action="store_true", help="95 %% intervals of the means, not standard deviations")
     what.add_argument("--per-action", action="store_true", help="accuracy of every action")
-    what.add_argument("--runs", action="store_true", help="one line a run")
+    what.add_argument("--runs", action="store_true", help="one line per run")
     what.add_argument("--compare", nargs=2, metavar="ROW", help="compare two rows over the seeds they share")
     parser.add_argument(
         "--within", type=int, metavar="SIZE", help="zero-shot over held-out actions of at most this size, not all"

@@ -1,7 +1,8 @@
 """Runs as tables beside the paper's numbers.
 
+    actions.py  actions in words: which are the same, and their order
     records.py  finished runs, read from run directories or from a CSV
-    rows.py     records of one config gathered into a line, beside the paper's row, with notes
+    rows.py     records of one config gathered into a line beside the paper's row, with notes
     views.py    what is shown: lines, single runs, accuracy per action, two lines compared
     render.py   Markdown, LaTeX, CSV, JSON
 
@@ -21,6 +22,7 @@ from brojepa.report.render import FORMATS, View
 from brojepa.report.rows import TABLES, Line, Section, all_lines, departures, table_lines
 from brojepa.report.statistics import paired, summarise
 from brojepa.report.views import Comparison, PerAction, Runs, Table
+from brojepa.text import listed, plural
 
 __all__ = [
     "FORMATS", "TABLES", "Comparison", "PerAction", "Runs", "Table", "View", "compare", "departures", "per_action",
@@ -40,11 +42,12 @@ def table(
     if within is not None:
         if within < 2:
             raise RequestError(f"--within {within}: give the largest held-out action to count, 2 or more")
-        known = [r for r in found.records if r.per_action and all(map(_is_number, r.per_action))]
+        known = [record for record in found.records if record.numbered]
         if not known:
             raise RequestError("--within needs accuracies of numbered actions: give run directories of a cycle")
         if len(known) < len(found.records):
-            remarks.append(f"{_count(len(found.records) - len(known))} without accuracies of numbered actions left out")
+            left_out = plural(len(found.records) - len(known), "run")
+            remarks.append(f"{left_out} without accuracies of numbered actions left out")
         found = Found([record.within(within) for record in known], found.unfinished)
     return Table(_sections(found, table), intervals, remarks, within)
 
@@ -63,7 +66,8 @@ def per_action(paths: Paths = "runs", table: int | None = None) -> PerAction:
         raise RequestError("accuracies per action are in result.json only: give run directories, not a CSV")
     remarks = _remarks(found)
     if len(known) < len(found.records):
-        remarks.append(f"{_count(len(found.records) - len(known))} from CSV without accuracies per action left out")
+        left_out = plural(len(found.records) - len(known), "run")
+        remarks.append(f"{left_out} from CSV without accuracies per action left out")
     return PerAction(_with_runs(_sections(Found(known, 0), table), f"table {table}"), remarks)
 
 
@@ -76,7 +80,7 @@ def compare(paths: Paths, first: str, second: str) -> Comparison:
     seeds = sorted(ours.keys() & theirs.keys())
     if len(seeds) < 2:
         raise RequestError(
-            f"{first} has seeds {_list(a.seeds)} and {second} has {_list(b.seeds)}: a comparison needs two in common"
+            f"{first} has seeds {listed(a.seeds)} and {second} has {listed(b.seeds)}: a comparison needs two in common"
         )
     means, metrics = {}, {}
     for metric in METRICS:
@@ -115,22 +119,10 @@ def _named(lines: list[Line], name: str) -> Line:
     if not found:
         changed = [line.reference for line in lines if line.name == name]
         if changed:
-            raise RequestError(f"{name} has only runs with changed values: name one by its hash, {_list(changed)}")
+            raise RequestError(f"{name} has only runs with changed values: name one by its hash, {listed(changed)}")
         raise unknown("row", name, [line.reference for line in lines])
     return found[0]
 
 
 def _remarks(found: Found) -> list[str]:
-    return [f"{_count(found.unfinished)} not finished, left out"] if found.unfinished else []
-
-
-def _is_number(action: str) -> bool:
-    return action.lstrip("+-").isdecimal()
-
-
-def _count(runs: int) -> str:
-    return f"{runs} run{'s' if runs > 1 else ''}"
-
-
-def _list(items: Iterable[object]) -> str:
-    return ", ".join(map(str, items))
+    return [f"{plural(found.unfinished, 'run')} not finished, left out"] if found.unfinished else []

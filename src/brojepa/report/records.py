@@ -10,7 +10,7 @@ import csv
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 from brojepa.config import Config
 from brojepa.errors import BrojepaError, RequestError, RunError
 from brojepa.presets import PRESETS
+from brojepa.report.actions import as_number, element
 from brojepa.runs import Run
+from brojepa.text import listed
 
 METRICS = ("train", "seen", "zero_shot", "rollout", "knn")
 NAMES = {config: name for name, config in PRESETS.items()}
@@ -56,6 +58,7 @@ class Record:
     commit: str | None
     source: str = field(compare=False)
     per_action: dict[str, float] | None = field(compare=False, default=None)
+    group: str | None = field(compare=False, default=None)
 
     @property
     def preset(self) -> str | None:
@@ -85,11 +88,27 @@ class Record:
     def metrics(self) -> tuple[float | None, ...]:
         return tuple(getattr(self, name) for name in METRICS)
 
+    @cached_property
+    def _trained(self) -> frozenset[Hashable]:
+        return frozenset(element(word, self.group) for word in self.config.train_actions)
+
+    def trained_on(self, action: str) -> bool:
+        """Whether an action of `per_action` is one of the training actions, in whatever words the config has them."""
+        return element(action, self.group) in self._trained
+
+    @property
+    def numbered(self) -> bool:
+        """Whether there are accuracies per action, and every action is a number."""
+        return bool(self.per_action) and None not in map(as_number, self.per_action)
+
     def within(self, size: int) -> Record:
-        """The same with zero-shot over held-out actions of at most this size. Every image meets every action, so it is
-        the mean of their accuracies; rollout and k-NN are not known by action, nor is anything of a line of CSV."""
-        held_out = {int(k): value for k, value in (self.per_action or {}).items()}
-        near = [v for k, v in held_out.items() if abs(k) <= size and k not in self.config.train_actions]
+        """The same with zero-shot over held-out actions of at most this size.
+
+        Every image meets every action, so zero-shot is the mean of their accuracies. Rollout and k-NN are not known per
+        action, and a line of CSV knows nothing per action.
+        """
+        sizes = {action: abs(as_number(action) or 0) for action in self.per_action or {}}
+        near = [v for k, v in (self.per_action or {}).items() if sizes[k] <= size and not self.trained_on(k)]
         return replace(self, zero_shot=sum(near) / len(near) if near else None, rollout=None, knn=None)
 
 
@@ -109,12 +128,12 @@ def difference(config: Config, plain: Config) -> dict[str, Any]:
     return {name: value for name, value in config.to_dict().items() if value != other[name]}
 
 
-def spoken(changes: dict[str, Any]) -> str:
-    """`schedule one-cycle, lr 0.001`: config values as one says them."""
-    return ", ".join(f"{name.replace('_', '-')} {_spoken(value)}" for name, value in changes.items())
+def describe_changes(changes: dict[str, Any]) -> str:
+    """Config values in words: `schedule one-cycle, lr 0.001`."""
+    return listed(f"{name.replace('_', '-')} {_in_words(value)}" for name, value in changes.items())
 
 
-def _spoken(value: Any) -> str:
+def _in_words(value: Any) -> str:
     if value is None:
         return "default"
     if isinstance(value, bool):
@@ -185,10 +204,11 @@ def _from_run(run: Run) -> Record:
         values = {**environment, **result, **result["metrics"]}
         stored = {name: _checked(name, values.get(name)) for name in _STORED}
         per_action = {action: float(value) for action, value in result.get("per_action", {}).items()}
+        known = {"per_action": per_action or None, "group": header["world"].get("group")}
     except (ValueError, TypeError, AttributeError) as error:
         raise RunError(f"{run.result_file} is not a run's result ({error}): train the run again") from None
     base = header.get("base") or header.get("preset")
-    return Record(started_from=base, config=config, source=str(run.path), per_action=per_action or None, **stored)
+    return Record(started_from=base, config=config, source=str(run.path), **known, **stored)
 
 
 def _checked(name: str, value: Any) -> Any:
@@ -203,10 +223,10 @@ def _checked(name: str, value: Any) -> Any:
     return float(value) if _TYPES[name] == "float" else value
 
 
-def row(record: Record) -> dict[str, Any]:
+def as_row(record: Record) -> dict[str, Any]:
     """A record by the names of COLUMNS, which as CSV can be read again; changes in words."""
-    told = {"changes": spoken(record.changes), "config": record.config.to_dict()}
-    return {name: told[name] if name in told else getattr(record, name) for name in COLUMNS}
+    made = {"changes": describe_changes(record.changes), "config": record.config.to_dict()}
+    return {name: made[name] if name in made else getattr(record, name) for name in COLUMNS}
 
 
 def _read_csv(path: Path) -> list[Record]:

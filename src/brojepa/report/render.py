@@ -47,7 +47,7 @@ class View:
         return "\n\n".join([*parts, self.legend] if self.legend else parts) + "\n"
 
     def latex(self) -> str:
-        """A tabular a grid, for a document that uses booktabs."""
+        """One tabular per grid, for a document that uses booktabs."""
         parts = [_latex(grid) for grid in self.grids(long_names=True)]
         return "\n\n".join([*parts, _escaped(self.legend)] if self.legend else parts) + "\n"
 
@@ -76,7 +76,7 @@ def signed(value: float | None) -> str:
     return NOTHING if value is None else f"{round(value, 4) + 0.0:+.4f}"
 
 
-def spread(mean: float | None, std: float | None) -> str:
+def plus_minus(mean: float | None, std: float | None) -> str:
     """`0.9724 ± 0.0009`, as in the paper."""
     return number(mean) if std is None else f"{number(mean)} ± {number(std)}"
 

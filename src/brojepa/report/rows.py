@@ -11,7 +11,7 @@ from typing import Any
 
 from brojepa.config import Config
 from brojepa.presets import PRESETS, paper_row
-from brojepa.report.records import METRICS, Record, difference, spoken
+from brojepa.report.records import METRICS, Record, describe_changes, difference
 from brojepa.report.statistics import Summary, summarise
 
 PAPER = Path(__file__).parent / "paper.csv"
@@ -53,7 +53,7 @@ def departures(name: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Measured:
+class AgainstPaper:
     """One metric of a line: ours over the seeds, and the paper's mean and standard deviation; either may be missing."""
 
     ours: Summary | None
@@ -123,12 +123,13 @@ class Line:
         """A field of the records, in one word where they agree."""
         return "/".join(sorted({str(getattr(record, name)) for record in self.records}))
 
-    def measured(self, metric: str) -> Measured:
+    def against_paper(self, metric: str) -> AgainstPaper:
         values = [value for record in self.records if (value := getattr(record, metric)) is not None]
-        return Measured(summarise(values) if values else None, self.paper.metrics.get(metric) if self.paper else None)
+        paper = self.paper.metrics.get(metric) if self.paper else None
+        return AgainstPaper(summarise(values) if values else None, paper)
 
     def notes(self) -> list[str]:
-        """How the runs differ from what the paper did, one sentence a kind of difference."""
+        """How the runs differ from what the paper did, one sentence per kind of difference."""
         if not self.records:
             return []
         first, notes = self.records[0], []
@@ -140,15 +141,15 @@ class Line:
             notes.append(f"{self.split} EMNIST split, the official one in the paper")
         values = first.config.to_dict()
         kept = {name: value for name, value in departures(self.name).items() if values[name] == value}
-        kept.pop("epochs", None)  # said above
+        kept.pop("epochs", None)  # noted above
         if kept and self.paper:
-            notes.append(f"preset departs from the paper's plain protocol: {spoken(kept)}")
+            notes.append(f"preset departs from the paper's plain protocol: {describe_changes(kept)}")
         changes = {name: value for name, value in self.changes.items() if not (self.paper and name == "epochs")}
         if changes:
             base = first.base or "the defaults"
             if self.paper and first.config == paper_row(*self.name.split("/")):
                 base += " to the paper's plain protocol"
-            notes.append(f"config {self.config_hash}, changed from {base}: {spoken(changes)}")
+            notes.append(f"config {self.config_hash}, changed from {base}: {describe_changes(changes)}")
         if first.config.target == "relaxed" and "target" not in {**kept, **changes}:
             notes.append("relaxed targets")
         return notes

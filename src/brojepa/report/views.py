@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from brojepa.report.records import METRICS, Record, row, spoken
-from brojepa.report.render import NOTHING, Grid, View, number, signed, spread
-from brojepa.report.rows import Line, Measured, Section, departures
+from brojepa.report.actions import in_order
+from brojepa.report.records import METRICS, Record, as_row, describe_changes
+from brojepa.report.render import NOTHING, Grid, View, number, plus_minus, signed
+from brojepa.report.rows import AgainstPaper, Line, Section, departures
 from brojepa.report.statistics import CONFIDENCE, Paired, Summary, summarise
 
 MARKS = {"within": "=", "above": "↑", "below": "↓", None: ""}
@@ -65,31 +66,31 @@ class Table(View):
 
     def _cells(self, line: Line, metrics: tuple[str, ...]) -> list[str]:
         cells = []
-        for measured in map(line.measured, metrics):
-            ours = self._ours(measured.ours) if line.records else "no runs"
-            paper = spread(*measured.paper) if measured.paper else NOTHING
-            gap = f"{signed(measured.difference)} {MARKS[measured.verdict]}" if measured.difference is not None else ""
+        for metric in map(line.against_paper, metrics):
+            ours = self._ours(metric.ours) if line.records else "no runs"
+            paper = plus_minus(*metric.paper) if metric.paper else NOTHING
+            gap = f"{signed(metric.difference)} {MARKS[metric.verdict]}" if metric.difference is not None else ""
             cells += [ours, paper, gap]
         return cells
 
     def _ours(self, ours: Summary | None) -> str:
         if ours and self.intervals and ours.low is not None:
             return f"{number(ours.mean)} [{number(ours.low)}, {number(ours.high)}]"
-        return spread(ours.mean, ours.std) if ours else NOTHING
+        return plus_minus(ours.mean, ours.std) if ours else NOTHING
 
     def rows(self) -> list[dict[str, Any]]:
         return [self._row(section, line) for section in self.sections for line in section.lines]
 
     def _row(self, section: Section, line: Line) -> dict[str, Any]:
-        told: dict[str, Any] = {
+        values: dict[str, Any] = {
             "world": line.world,
             "chance": section.chance,
             "family": line.family,
             "row": line.name,
             "method": line.paper.method if line.paper else None,
             "config_hash": line.config_hash,
-            "changes": spoken(line.changes),
-            "preset_departs": spoken(departures(line.name)),
+            "changes": describe_changes(line.changes),
+            "preset_departs": describe_changes(departures(line.name)),
             "n": len(line.records),
             "seeds": line.seeds,
             "epochs": line.records[0].epochs if line.records else None,
@@ -98,12 +99,12 @@ class Table(View):
             "zero_shot_kind": line.distinct("zero_shot_kind") or None,
         }
         for metric in METRICS:
-            told |= {f"{metric}{part}": value for part, value in _parts(line.measured(metric)).items()}
-        return told | {"notes": line.notes()}
+            values |= {f"{metric}{part}": value for part, value in _parts(line.against_paper(metric)).items()}
+        return values | {"notes": line.notes()}
 
 
-def _parts(measured: Measured) -> dict[str, Any]:
-    ours, paper = measured.ours, measured.paper
+def _parts(metric: AgainstPaper) -> dict[str, Any]:
+    ours, paper = metric.ours, metric.paper
     return {
         "": ours.mean if ours else None,
         "_std": ours.std if ours else None,
@@ -111,8 +112,8 @@ def _parts(measured: Measured) -> dict[str, Any]:
         "_high": ours.high if ours else None,
         "_paper": paper[0] if paper else None,
         "_paper_std": paper[1] if paper else None,
-        "_difference": measured.difference,
-        "_verdict": measured.verdict,
+        "_difference": metric.difference,
+        "_verdict": metric.verdict,
     }
 
 
@@ -126,7 +127,7 @@ def _numbers(notes: list[str], of: list[str]) -> str:
 
 @dataclass(frozen=True)
 class Runs(View):
-    """One line a run. For eyes the columns that tell runs apart; CSV and JSON have all."""
+    """One line per run. Markdown and LaTeX show the columns that tell runs apart; CSV and JSON show all."""
 
     sections: list[Section]
     remarks: list[str] = field(default_factory=list)
@@ -135,16 +136,16 @@ class Runs(View):
         header = ["row", "seed", "epochs", "kept", "kind", *(TITLES.get(m, m) for m in METRICS), "minutes", "images/s"]
         grids = []
         for section in self.sections:
-            notes = list(dict.fromkeys(spoken(line.changes) for line in section.lines if line.changes))
+            notes = list(dict.fromkeys(describe_changes(line.changes) for line in section.lines if line.changes))
             rows: list[list[str] | str] = []
             for line in section.lines:
-                mark = _numbers([spoken(line.changes)], notes) if line.changes else ""
+                mark = _numbers([describe_changes(line.changes)], notes) if line.changes else ""
                 rows += [[line.label, *_of_run(record), mark] for record in line.records]
             grids.append(Grid(f"{section.title}, chance {number(section.chance)}", [*header, "notes"], rows, notes))
         return grids
 
     def rows(self) -> list[dict[str, Any]]:
-        return [row(record) for section in self.sections for line in section.lines for record in line.records]
+        return [as_row(record) for section in self.sections for line in section.lines for record in line.records]
 
 
 def _of_run(record: Record) -> list[str]:
@@ -173,31 +174,31 @@ class PerAction(View):
         for section in self.sections:
             for i in range(0, len(section.lines), SIDE_BY_SIDE):
                 lines = section.lines[i : i + SIDE_BY_SIDE]
-                tables = [{told["action"]: told for told in _by_action(line)} for line in lines]
-                actions = sorted({action for table in tables for action in table}, key=int)
+                tables = [{row["action"]: row for row in _by_action(line)} for line in lines]
+                actions = in_order(action for table in tables for action in table)
                 rows: list[list[str] | str] = [[a, *(_accuracy(table.get(a)) for table in tables)] for a in actions]
                 grids.append(Grid(f"{section.title}, per action", ["action", *(line.label for line in lines)], rows))
         return grids
 
     def rows(self) -> list[dict[str, Any]]:
-        return [told for section in self.sections for line in section.lines for told in _by_action(line)]
+        return [row for section in self.sections for line in section.lines for row in _by_action(line)]
 
 
-def _accuracy(told: dict[str, Any] | None) -> str:
-    return spread(told["mean"], told["std"]) + (" *" if told["trained"] else "") if told else NOTHING
+def _accuracy(row: dict[str, Any] | None) -> str:
+    return plus_minus(row["mean"], row["std"]) + (" *" if row["trained"] else "") if row else NOTHING
 
 
 def _by_action(line: Line) -> list[dict[str, Any]]:
-    measured = [record.per_action for record in line.records if record.per_action]
-    told = []
-    for action in sorted({action for table in measured for action in table}, key=int):
-        summary = summarise([table[action] for table in measured if action in table])
-        trained = int(action) in line.records[0].config.train_actions
-        told.append({
+    """One row per action, over the runs that measured it."""
+    tables = [record.per_action for record in line.records if record.per_action]
+    rows = []
+    for action in in_order(action for table in tables for action in table):
+        summary = summarise([table[action] for table in tables if action in table])
+        rows.append({
             "world": line.world, "row": line.name, "config_hash": line.config_hash, "split": line.split,
-            "action": action, "trained": trained, **vars(summary),
+            "action": action, "trained": line.records[0].trained_on(action), **vars(summary),
         })  # fmt: skip
-    return told
+    return rows
 
 
 @dataclass(frozen=True)
