@@ -103,7 +103,7 @@ def test_saved_results_are_printed_again(quick, cli):
         (["--read", "nothing.json"], "no results at nothing.json"),
         (["--read", "other.json"], "other.json holds no results of brojepa bench"),
         (["pipeline", "--read", "other.json"], "--read prints what was saved"),
-        (["relaxing", "--plot", "states.pdf"], "--plot states.pdf: name a file that ends in .png or .svg"),
+        (["relaxing", "--plot", "states.pdf"], "--plot states.pdf: the name must end in .png or .svg"),
         (["relaxing", "--plot", "nowhere/states.png"], "there is no directory nowhere"),
         (["pipeline", "--plot", "states.png"], "--plot states.png draws what relaxing measures: name it too"),
     ],

@@ -66,8 +66,7 @@ def sources(runs: Path) -> Callable[[str], dict[str, Source]]:
 
 
 def candidate(path: Path) -> Candidate:
-    run = Run(path)
-    return Candidate(run, run.config, run.header["seed"])
+    return Candidate.of(Run(path))
 
 
 def one_line(outcome: Outcome, code: int = 2) -> str:

@@ -99,8 +99,8 @@ def test_a_turn_of_many_letters_is_named_by_its_degrees():
     group = groups.SO3()
     half = np.deg2rad(40) / 2
     tilted = (float(np.cos(half)), *(float(np.sin(half) / np.sqrt(3)),) * 3)
-    assert world._word(group, tilted) == "40°"
-    assert world._word(group, group.parse("x-15")) == "x−15"
+    assert world.short_word(group, tilted) == "40°"
+    assert world.short_word(group, group.parse("x-15")) == "x−15"
 
 
 @pytest.mark.parametrize("name", ["TINY", "torus:TINY,TINY", "dihedral:TINY"])
@@ -159,11 +159,35 @@ def test_what_cannot_be_drawn_is_refused_in_one_line(cli, tiny, tmp_path, monkey
     assert not list(tmp_path.iterdir())
 
 
-def test_without_matplotlib_the_extra_is_named(cli, tiny, monkeypatch):
+DRAWING = {  # every command that draws, up to the name of its picture
+    "data": ["data", "show", "TINY", "--out"],
+    "inspect": ["inspect", "RUN", "--figure"],
+    "bench": ["bench", "relaxing", "--quick", "--plot"],
+    "figures": ["figures", "RUN", "--out"],
+}
+
+
+@pytest.mark.parametrize("command", DRAWING)
+def test_without_matplotlib_the_extra_is_named(command, cli, tiny, trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    done = cli("data", "show", tiny)
-    assert done.code == 2
-    assert "pip install 'brojepa[figures]'" in done.err
+    given = {"TINY": tiny, "RUN": trained[0]}
+    done = cli(*(given.get(word, word) for word in DRAWING[command]), "a.png")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "matplotlib" in done.err
+    assert "brojepa[figures]" in done.err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["data", "inspect", "bench"])
+def test_a_picture_is_png_or_svg_whoever_draws_it(command, cli, tiny, trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = {"TINY": tiny, "RUN": trained[0]}
+    done = cli(*(given.get(word, word) for word in DRAWING[command]), "a.jpeg")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    for word in (DRAWING[command][-1], "a.jpeg", ".png", ".svg"):
+        assert word in done.err
+    assert not list(tmp_path.iterdir())
 
 
 def test_made_worlds_are_listed_and_checked(cli, tiny, solids):

@@ -6,12 +6,11 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from brojepa.bench import BENCHMARKS
-from brojepa.cli.parser import Parser, integers
+from brojepa.cli.parser import Parser, integers, picture_file
 from brojepa.errors import Interrupted, RequestError, unknown
 
 FORMATS = ("table", "md", "json")
@@ -64,13 +63,9 @@ def _plot(given: str | None) -> Path | None:
     """Where a picture is to go, checked before anything is measured."""
     if given is None:
         return None
-    path = Path(given).expanduser()
-    if path.suffix not in (".png", ".svg"):
-        raise RequestError(f"--plot {given}: name a file that ends in .png or .svg")
+    path = picture_file("--plot", given)
     if not path.parent.is_dir():
         raise RequestError(f"--plot {given}: there is no directory {path.parent}, make it first")
-    if find_spec("matplotlib") is None:
-        raise RequestError("--plot needs matplotlib, which is not installed: pip install 'brojepa[figures]'")
     return path
 
 

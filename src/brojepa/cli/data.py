@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from brojepa.cli.parser import Parser, join_negative, one_seed
+from brojepa.cli.parser import Parser, join_negative, one_seed, picture_file
 from brojepa.config import WORLDS
 from brojepa.errors import MissingData, RequestError, unknown
 
@@ -86,11 +84,7 @@ def _show(args: argparse.Namespace) -> int:
     seed = one_seed(args.seed or "0")
     from brojepa.runs import folder
 
-    file = Path(args.out or f"{folder(args.world)}.png").expanduser()
-    if file.suffix not in (".png", ".svg"):
-        raise RequestError(f"--out {args.out}: the name must end in .png or .svg")
-    if find_spec("matplotlib") is None:
-        raise RequestError("pictures need matplotlib, which is not installed: pip install 'brojepa[figures]'")
+    file = picture_file("--out", args.out or f"{folder(args.world)}.png")
 
     from brojepa.figures.world import others, picture, trained_on
     from brojepa.files import write_atomically

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from brojepa.cli.parser import Parser
+from brojepa.cli.parser import Parser, require
 from brojepa.cli.sweep import at_once, here
 from brojepa.errors import RequestError, unknown
-from brojepa.figures import FIGURES, paper_runs
+from brojepa.figures import FIGURES, KINDS, paper_runs
 
 if TYPE_CHECKING:
     from brojepa.figures.make import Outcome
@@ -33,9 +32,8 @@ def figures(argv: list[str]) -> int:
     parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is; default BROJEPA_DATA, then the cache")
     args = parser.parse(argv)
     names = _names(args.only)
-    for package, module in (("matplotlib", "matplotlib"), ("scikit-learn", "sklearn")):
-        if find_spec(module) is None:
-            raise RequestError(f"figures need {package}, which is not installed: pip install 'brojepa[figures]'")
+    require("matplotlib")
+    require("scikit-learn", module="sklearn")
 
     if args.paper:
         _train(args)
@@ -49,7 +47,7 @@ def figures(argv: list[str]) -> int:
         print(_line(outcome), flush=True)
         outcomes.append(outcome)
     if not any(o.file or o.error for o in outcomes):
-        raise RequestError("no figure drawn: the lines above say which run each one lacks; --paper trains them all")
+        raise RequestError("no figure drawn: the lines above say why; --paper trains the runs of all figures")
     return max((o.error.exit_code for o in outcomes if o.error), default=0)
 
 
@@ -90,6 +88,10 @@ def _line(outcome: Outcome) -> str:
     lacks = "; ".join(
         f"{need.label}{' (with weights)' if need.weights else ''}: {need.command}" for need in outcome.missing
     )
+    if outcome.unsuited:
+        run, what = outcome.unsuited, "poses" if outcome.unsuited.kind == "poses" else "states"
+        wanted = KINDS[FIGURES[outcome.name].kind]
+        return f"{outcome.name}: not drawn: it is for {wanted}, and {run.run.path} is of {run.group} {what}"
     if not outcome.file:
         return f"{outcome.name}: not drawn, it lacks {lacks}"
     origin = f", from {outcome.redrawn}" if outcome.redrawn else ""

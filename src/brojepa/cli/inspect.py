@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from brojepa.cli.parser import Parser, join_negative
-from brojepa.errors import RequestError
+from brojepa.cli.parser import Parser, join_negative, picture_file
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,11 +28,7 @@ def inspect(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--figure", metavar="FILE", help="draw it as well, .png or .svg")
     args = parser.parse(argv)
-    kind = Path(args.figure).suffix[1:] if args.figure else ""
-    if args.figure and kind not in ("png", "svg"):
-        raise RequestError(f"--figure {args.figure}: the name must end in .png or .svg")
-    if args.figure and find_spec("matplotlib") is None:
-        raise RequestError("--figure needs matplotlib, which is not installed: pip install 'brojepa[figures]'")
+    file = picture_file("--figure", args.figure) if args.figure else None
 
     from brojepa.algebra import inspect_run
     from brojepa.algebra.describe import describe
@@ -42,11 +36,10 @@ def inspect(argv: list[str]) -> int:
 
     found = inspect_run(args.run, args.data_dir, args.device)
     print(json.dumps(found, allow_nan=False) if args.json else "\n".join(describe(found)))
-    if args.figure:
+    if file:
         from brojepa.figures.algebra import picture
 
-        names = _names(args.run)
-        write_atomically(Path(args.figure), picture(found, names)[kind])
+        write_atomically(file, picture(found, _names(args.run))[file.suffix[1:]])
     return 0
 
 

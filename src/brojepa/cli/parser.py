@@ -1,10 +1,12 @@
-"""What the commands share: a strict parser, flags read off the fields of `Config`, and lists of numbers."""
+"""What the commands share: a strict parser, flags read off the fields of `Config`, lists of numbers, pictures."""
 
 from __future__ import annotations
 
 import argparse
 import re
 from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NoReturn
 
 from brojepa import config as knobs
@@ -75,6 +77,21 @@ def one_seed(text: str) -> int:
     if not 0 <= seed < 2**63:
         raise RequestError(f"--seed {text!r}: expected an integer of 0 or more")
     return seed
+
+
+def picture_file(flag: str, given: str) -> Path:
+    """Where a picture goes: a name that ends in .png or .svg. Without matplotlib there is none to write."""
+    path = Path(given).expanduser()
+    if path.suffix not in (".png", ".svg"):
+        raise RequestError(f"{flag} {given}: the name must end in .png or .svg")
+    require("matplotlib")
+    return path
+
+
+def require(package: str, module: str | None = None) -> None:
+    """An error that says how to install a package that drawing needs, unless it is there."""
+    if find_spec(module or package) is None:
+        raise RequestError(f"drawing needs {package}, which is not installed: pip install 'brojepa[figures]'")
 
 
 def _metavar(name: str) -> str:

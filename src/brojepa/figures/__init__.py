@@ -47,11 +47,16 @@ class Need:
         return " ".join(("brojepa train", self.preset, *words(self.config, preset(self.preset)), *seed))
 
 
+KINDS = {"cycle": "cycles of labelled states", "states": "labelled states", "poses": "every world"}
+"""The kinds of worlds, narrowest first, and what a figure for each is for: that kind and those before it."""
+
+
 @dataclass(frozen=True)
 class Spec:
     """A figure: its title, what it shows in a sentence, the module that makes it, the runs it needs by role.
 
-    options go to the module's `collect`.
+    options: what the module's `collect` is called with.
+    kind: the widest kind of world that it can show.
     """
 
     title: str
@@ -59,6 +64,7 @@ class Spec:
     module: str
     needs: dict[str, Need]
     options: Mapping[str, Any] = field(default_factory=dict)
+    kind: str = "cycle"
 
 
 def _fixed() -> dict[str, Need]:
@@ -101,6 +107,7 @@ FIGURES: dict[str, Spec] = {
             "without": Need("without VICReg", "mnist/bro-mlp-mfr-fixed", {**SHORT, "variance": 0.0, "covariance": 0.0}),
             "with": Need("with VICReg", "mnist/bro-mlp-mfr-fixed", SHORT),
         },
+        kind="states",
     ),
     "supervised": Spec(
         "Supervised latents after seen and unseen actions",
@@ -128,6 +135,7 @@ FIGURES: dict[str, Spec] = {
                 weights=False,
             )
         },
+        kind="poses",
     ),
     "circle": Spec(
         "Single-frequency latents",
@@ -149,6 +157,7 @@ FIGURES: dict[str, Spec] = {
         "Cosine similarity between the mean latents of the states.",
         "prototypes",
         _fixed(),
+        kind="states",
     ),
     "angles": Spec(
         "Learned angles, single- and multi-frequency",
@@ -188,6 +197,7 @@ FIGURES: dict[str, Spec] = {
             "bro": Need("BRo-JEPA", "mnist/bro-mlp-mfr-learned", weights=False, actions=ANY_ROTATION),
             "jepa": Need("JEPA + additive", "mnist/jepa-mlp", weights=False, optional=True),
         },
+        kind="poses",
     ),
     "spectrum": Spec(
         "The number of states, read off the learned angles",

@@ -40,7 +40,7 @@ def draw(found: dict[str, Any], names: list[str]) -> Figure:
 
 
 def _angles(found: dict[str, Any]) -> list[Panel]:
-    """A circle of angles for each factor."""
+    """One circle of angles per factor."""
     rotation = found.get("rotation")
     if not rotation:
         return []

@@ -1,4 +1,4 @@
-"""How learned angles settle: accuracy, loss and angles over the epochs, a row for each run."""
+"""How learned angles settle: accuracy, loss and angles over the epochs, one row per run."""
 
 from __future__ import annotations
 

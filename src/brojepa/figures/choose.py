@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from brojepa.config import Config
 from brojepa.errors import RequestError
-from brojepa.figures import Need, Spec
+from brojepa.figures import KINDS, Need, Spec
 from brojepa.figures.data import is_data
 from brojepa.runs import Run
 
@@ -18,11 +19,21 @@ WEIGHTS = ("variance", "covariance", "consistency")  # what matters of them is w
 
 @dataclass(frozen=True)
 class Candidate:
-    """A finished run that was found."""
+    """A finished run that was found; group and kind are those of its world."""
 
     run: Run
     config: Config
     seed: int
+    group: str = ""
+    kind: str = "cycle"
+
+    @classmethod
+    def of(cls, run: Run) -> Candidate:
+        header = run.header
+        states = header["world"].get("states")
+        group = header["world"].get("group", f"Z{states}")
+        kind = "poses" if not states else "cycle" if re.fullmatch(r"Z\d+", group) else "states"
+        return cls(run, run.config, header["seed"], group, kind)
 
     @property
     def has_weights(self) -> bool:
@@ -45,7 +56,7 @@ def find(paths: Sequence[Path]) -> tuple[list[Candidate], list[Path]]:
         for file in [path / "config.json"] if alone else sorted(path.rglob("config.json")):
             run = Run(file.parent)
             if run.done:
-                runs[run.path.resolve()] = Candidate(run, run.config, run.header["seed"])
+                runs[run.path.resolve()] = Candidate.of(run)
         if not alone:
             data |= dict.fromkeys(file for file in sorted(path.rglob("*.npz")) if is_data(file))
     if not runs and not data:
@@ -78,14 +89,15 @@ def distance(need: Need, config: Config) -> int:
 
 
 def choose(spec: Spec, found: Iterable[Candidate]) -> dict[str, Run | None]:
-    """The best run for each role, all from one world, or None where there is none.
+    """The best run for each role, all from one world that the figure can show, or None where there is none.
 
     The nearest config first, then the seed that is asked for, then the lowest. Of several worlds the one that fills
     most roles that must be filled, MNIST if it is as good as any.
     """
     worlds: dict[str, list[Candidate]] = {}
     for candidate in found:
-        worlds.setdefault(candidate.config.world, []).append(candidate)
+        if _shows(spec, candidate):
+            worlds.setdefault(candidate.config.world, []).append(candidate)
 
     def rank(world: str) -> tuple[Any, ...]:
         here = choices[world]
@@ -94,6 +106,18 @@ def choose(spec: Spec, found: Iterable[Candidate]) -> dict[str, Run | None]:
 
     choices = {w: {role: _best(need, worlds[w]) for role, need in spec.needs.items()} for w in worlds}
     return choices[min(choices, key=rank)] if choices else dict.fromkeys(spec.needs)
+
+
+def _shows(spec: Spec, candidate: Candidate) -> bool:
+    kinds = list(KINDS)
+    return kinds.index(candidate.kind) <= kinds.index(spec.kind)
+
+
+def unsuited(spec: Spec, found: Iterable[Candidate]) -> Candidate | None:
+    """A run that would do, were its world of a kind that the figure can show; None where another run needs only its
+    weights."""
+    able = [c for c in found if any(fits(need, c.config) for need in spec.needs.values())]
+    return able[0] if able and not any(_shows(spec, c) for c in able) else None
 
 
 def _empty(choice: dict[str, Run | None]) -> bool:

@@ -41,7 +41,7 @@ def collect(sources: dict[str, Source]) -> dict[str, Any]:
 
 
 def draw(data: dict[str, Any]) -> Figure:
-    """One picture: a column for each example, a row for each kind of thing, in units of an image's width."""
+    """One picture: one column per example, one row per kind of thing, in units of an image's width."""
     roles = list(data["runs"])
     names = data["runs"][roles[0]]["states"]
     rows = [("image", 1.0), ("action\n(bold: not trained)", 0.75)]

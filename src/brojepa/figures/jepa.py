@@ -10,22 +10,30 @@ from matplotlib.figure import Figure
 from brojepa.figures import curves, style
 from brojepa.figures.geometry import cosines
 from brojepa.figures.sources import Source
-from brojepa.text import actions_text
+from brojepa.text import actions_text, plural
+
+MOST = 8  # actions that a legend has room for
 
 
 def collect(sources: dict[str, Source]) -> dict[str, Any]:
-    """The matrix is left out where there are no weights."""
+    """The matrix is left out where there are no weights, or no labelled states."""
     source = sources["run"]
     data: dict[str, Any] = curves.collect("run", source)
-    data["seen"], data["unseen"] = _said(source.train_actions), _said(source.test_actions)
-    if source.has_weights:
+    data["seen"], data["unseen"] = _text(source.seen), _text(source.unseen)
+    if source.has_weights and source.n:
         data["run.cosine"] = cosines(source.prototypes).astype(np.float32)
     return data
 
 
-def _said(actions: tuple[int, ...]) -> str:
-    """±1 ±2 where both signs are there."""
-    sizes = sorted({abs(k) for k in actions})
+def _text(words: list[str]) -> str:
+    """Actions for a legend: ±1 ±2 where both signs are there, and only how many where they would fill the page."""
+    whole = all(word.lstrip("+-").isdecimal() for word in words)
+    sizes = sorted({abs(int(word)) for word in words}) if whole else words
+    if len(sizes) > MOST:
+        return plural(len(words), "action")
+    if not whole:
+        return " ".join(words).replace("-", "−")
+    actions = [int(word) for word in words]
     if set(actions) == {sign * k for k in sizes for sign in (1, -1)}:
         return " ".join(f"±{k}" for k in sizes)
     return actions_text(actions).replace("-", "−")

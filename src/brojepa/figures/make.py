@@ -10,7 +10,7 @@ from typing import Any
 
 from brojepa.errors import BrojepaError, RequestError
 from brojepa.figures import FIGURES, Need, Spec, style
-from brojepa.figures.choose import choose, find, lacking
+from brojepa.figures.choose import Candidate, choose, find, lacking, unsuited
 from brojepa.figures.data import pack, unpack
 from brojepa.figures.sources import Source
 from brojepa.files import write_atomically
@@ -22,13 +22,17 @@ from brojepa.worlds import World
 class Outcome:
     """What became of one figure.
 
-    file: the PNG, or None where it was not drawn; missing: the runs it lacks; redrawn: the data it was drawn from
-    instead of runs; error: what went wrong with runs that are there.
+    file: the PNG, or None where it was not drawn.
+    missing: the runs it lacks.
+    unsuited: a run that could fill their place, but its world is of a kind that the figure cannot show.
+    redrawn: the data it was drawn from instead of runs.
+    error: what went wrong with runs that are there.
     """
 
     name: str
     file: Path | None = None
     missing: tuple[Need, ...] = ()
+    unsuited: Candidate | None = None
     redrawn: Path | None = None
     error: BrojepaError | None = None
 
@@ -36,7 +40,7 @@ class Outcome:
 def make(paths: Sequence[Path], names: Sequence[str], out: Path, data_dir: str | Path | None) -> Iterator[Outcome]:
     """Draw the named figures from the runs and data at the paths, each into out/NAME.png, .svg and .npz.
 
-    Runs come first; data stand in for runs that are not there. Where there are but data, the figures they are of.
+    Runs come first; data stand in for runs that are not there. Where there are only data, their figures are drawn.
     """
     found, files = find(paths)
     data = {unpack(file.read_bytes(), file)["figure"]: file for file in reversed(files)}
@@ -61,7 +65,7 @@ def make(paths: Sequence[Path], names: Sequence[str], out: Path, data_dir: str |
                 content = data[name].read_bytes()
                 yield Outcome(name, write(out, unpack(content, data[name])), redrawn=data[name])
             else:
-                yield Outcome(name, missing=tuple(absent))
+                yield Outcome(name, missing=tuple(absent), unsuited=unsuited(spec, found))
         except BrojepaError as error:
             yield Outcome(name, error=error)
 

@@ -1,4 +1,4 @@
-"""Cosine similarity between the prototypes (mean latents) of the states, a matrix for each run."""
+"""Cosine similarity between the prototypes (mean latents) of the states, one matrix per run."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def draw(data: dict[str, Any]) -> Figure:
 
 
 def _path(axes: Axes, path: np.ndarray, read: list[int], names: list[str], bend: float) -> None:
-    """An arrow for each step, bent where arrows may lie on each other, and where it ends a disc with the state that
+    """One arrow per step, bent where arrows may lie on each other, and where it ends a disc with the state that
     the probe reads."""
     arrow = {
         "arrowstyle": "-|>,head_width=0.2,head_length=0.45", "connectionstyle": f"arc3,rad={bend}",

@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from brojepa.config import Config, words
+from brojepa.config import Config, needs_emnist, words
 from brojepa.errors import RequestError
 from brojepa.evaluation import Latents, evaluating
 from brojepa.figures import Need
 from brojepa.figures.geometry import prototypes
-from brojepa.groups import Cyclic
-from brojepa.models import Model
-from brojepa.models.build import action_sets
+from brojepa.models import Model, Task, action_sets
 from brojepa.presets import PRESETS
 from brojepa.runs import Run
 from brojepa.runs.loading import load
@@ -25,18 +23,29 @@ from brojepa.worlds.pictures import state_names
 
 
 class Source:
-    """A run as a figure reads it. `worlds` keeps opened worlds, shared between the runs of one command."""
+    """A run as a figure reads it. `worlds` keeps opened worlds, shared between the runs of one command.
+
+    n is the number of labelled states, 0 in a world of poses; `seen` has the training actions in the words of the
+    result. The test actions of a continuous group are not known without its world: the result's words are.
+    """
 
     def __init__(self, run: Run, data_dir: str | Path | None, worlds: dict[str, World]) -> None:
         self.run, self.data_dir, self.worlds = run, data_dir, worlds
         self.config, self.result = run.config, run.result
-        self.n: int = run.header["world"]["states"]
+        task = Task.from_facts(run.header["world"])
+        self.n, self.group = task.n, task.group
         self.names = state_names(self.config.world, self.n)
-        self.train_actions, self.test_actions = action_sets(self.config, Cyclic(self.n))
+        self.train_actions, self.test_actions = action_sets(self.config, self.group)
+        self.seen = [self.group.write(k) for k in self.train_actions]
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         return self.run.metrics
+
+    @property
+    def unseen(self) -> list[str]:
+        """The other actions that were measured, in the words of the result."""
+        return [word for word in self.result["per_action"] if word not in self.seen]
 
     @property
     def has_weights(self) -> bool:
@@ -50,7 +59,7 @@ class Source:
     def test(self) -> Split:
         name = self.config.world
         if name not in self.worlds:
-            self.worlds[name] = open_world(name, self.data_dir if name == "emnist" else None)
+            self.worlds[name] = open_world(name, self.data_dir if needs_emnist(name) else None)
         world = self.worlds[name]
         if world.n != self.n:
             raise RequestError(

@@ -37,7 +37,7 @@ SIGNED = LinearSegmentedColormap.from_list("signed", ["#7A3000", VERMILLION, "#F
 
 WIDE, NARROW = 6.4, 3.6  # inches: a page's text, and a column
 DPI = 200
-DENSE = 200  # dots an inch of a scatter inside an SVG, where it is an image
+DENSE = 200  # dots per inch of a scatter inside an SVG, where it is an image
 
 RULES: dict[Any, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same letters everywhere

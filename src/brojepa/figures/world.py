@@ -41,7 +41,7 @@ def picture(world: World, actions: Sequence[Element], trained: Sequence[Element]
 
 
 def draw(world: World, actions: Sequence[Element], trained: Sequence[Element], seed: int = 0) -> Figure:
-    """A row for each of a few test images, which the seed draws, and a column for each action."""
+    """One row per test image, of a few that the seed draws, and one column per action."""
     batch = _batch(world, actions, seed)
     assert batch.targets is not None
     contexts, reached = style.pixels(batch.images), style.pixels(batch.targets)
@@ -56,7 +56,7 @@ def draw(world: World, actions: Sequence[Element], trained: Sequence[Element], s
     for k, x in zip(actions, middles, strict=True):
         colour, weight = (style.BLUE, "normal") if k in trained else (style.VERMILLION, "bold")
         look = {"fontsize": 8, "fontweight": weight, "color": colour, "ha": "center", "va": "center"}
-        axes.text(x, -HEAD / 2, _word(world.group, k), look)
+        axes.text(x, -HEAD / 2, short_word(world.group, k), look)
     for row, context in enumerate(contexts):
         y = row * (1 + GAP) + 0.5
         _framed(axes, context, wide / 2, y, wide)
@@ -85,13 +85,17 @@ def _framed(axes: Axes, image: np.ndarray, x: float, y: float, wide: float) -> N
     axes.add_patch(Rectangle((x - wide / 2, y - 0.5), wide, 1, fill=False, color=style.FAINT, linewidth=0.5))
 
 
-def _word(group: Group, k: Element) -> str:
+def short_word(group: Group, k: Element) -> str:
     """The action as the command line has it; a turn that takes too many letters, by how far it turns."""
     word = group.write(k)
     if len(word) > WORD:
-        far = group.distance(group.tensor([k])[0], torch.as_tensor(group.identity))
-        word = f"{float(far):.0f}°"
+        word = f"{far(group, k):.0f}°"
     return word.replace("-", "−")
+
+
+def far(group: Group, k: Element) -> float:
+    """By how much an action moves: degrees where it turns things."""
+    return float(group.distance(group.tensor([k])[0], torch.as_tensor(group.identity)))
 
 
 def _title(world: World) -> str:
@@ -99,7 +103,7 @@ def _title(world: World) -> str:
 
 
 def _key(world: World) -> str:
-    what = "the same thing in the pose" if isinstance(world, PoseWorld) else "an image of the state"
+    what = "an image of the state" if world.labels else "the same thing in the pose"
     return (
         f"Left: test images. Below each action: {what} that it leads to.\n"
         "Blue: trained on in the preset recommended for this world; bold: not."

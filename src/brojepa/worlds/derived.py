@@ -22,13 +22,18 @@ Open = Callable[[str], World]
 def subset(world: World, states: str) -> World:
     """Some states of a world as a cycle of their own: digits 0-6, letters a-m, or a list 1,3,5."""
     name = f"{world.name}:{states}"
+    return world.keep(states_of(name), name)
+
+
+def states_of(name: str) -> list[int]:
+    """The states of the larger world that a name like mnist:0-6 keeps."""
     found: list[int] = []
-    for part in states.split(","):
+    for part in name.partition(":")[2].split(","):
         ends = [_state(end.strip()) for end in part.split("-")]
         if len(ends) > 2 or None in ends:
             raise RequestError(f"world {name}: write states as in 0-6, a-m or 1,3,5")
         found += range(ends[0], ends[-1] + 1)  # pyright: ignore[reportOperatorIssue, reportArgumentType, reportOptionalOperand]
-    return world.keep(found, name)
+    return found
 
 
 def _state(text: str) -> int | None:

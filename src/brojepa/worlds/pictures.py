@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from brojepa.errors import RequestError
+from brojepa.worlds.derived import states_of
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
@@ -27,8 +28,10 @@ def read_picture(path: str | Path, shape: tuple[int, int, int], *, invert: bool 
 
 
 def state_names(world: str, n: int) -> list[str]:
-    """What states are called: letters in EMNIST, numbers elsewhere."""
-    return [chr(ord("A") + y) for y in range(n)] if world == "emnist" else [str(y) for y in range(n)]
+    """What states are called: letters in EMNIST, numbers elsewhere; some of the states keep their names."""
+    base, _, part = world.partition(":")
+    states = states_of(world) if part and base in ("mnist", "emnist") else range(n)
+    return [chr(ord("A") + y) if base == "emnist" else str(y) for y in states]
 
 
 def _array(path: Path) -> np.ndarray:
