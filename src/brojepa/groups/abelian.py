@@ -1,4 +1,4 @@
-"""Groups in which order does not matter: cycles, the circle, and products of them (tori).
+"""Groups whose elements are numbers that add up modulo a period: cycles and the circle; `product` has tori.
 
 All their irreducible representations turn a plane by an angle linear in the element, or flip a line, or do nothing:
 frequency f of a cycle of n turns by 2 pi f k / n, and the factors of a product add up.
@@ -9,31 +9,45 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from brojepa.errors import RequestError
-from brojepa.groups.group import Element, Group, Irrep, rotation
+from brojepa.groups.group import Group, Irrep, rotation
 from brojepa.text import signed
 
 
 class Abelian(Group):
-    """periods: how many units of each factor make a whole turn at frequency 1."""
+    """A group whose elements are numbers that add up modulo `periods`, one per factor."""
 
     periods: tuple[int, ...]
 
     def turn(self, k: Tensor, frequency: Sequence[int]) -> Tensor:
-        """The angle by which element k turns a plane of a frequency: [...] radians."""
-        whole = self.periods[0]  # taken off while k is still exact
-        return (k * frequency[0] % whole).float() * (2 * math.pi / whole)
+        """The angle by which element k turns a plane of a frequency, one number per factor: [...] radians."""
+        factors = zip(k.unbind(-1) if self.shape else (k,), frequency, self.periods, strict=True)
+        # whole turns are taken off while k is still exact
+        return torch.stack([(part * f % whole).float() * (2 * math.pi / whole) for part, f, whole in factors]).sum(0)
 
-    def _irrep(self, frequency: tuple[int, ...], line: bool) -> Irrep:
-        name = ":".join(map(str, frequency))
-        if line:  # a frequency that is its own mirror image: nothing turns, at most a sign
-            return Irrep(name, 1, lambda k: self.turn(k, frequency).cos()[..., None, None], 1, frequency)
-        return Irrep(name, 2, lambda k: rotation(self.turn(k, frequency)), 2, frequency)
+    def canonical(self, k: Tensor) -> Tensor:
+        period = torch.tensor(self.periods if self.shape else self.periods[0], device=k.device)
+        return period // 2 - (period // 2 - k) % period
+
+    def candidates(self) -> Tensor:
+        k = self.canonical(torch.arange(self.periods[0]).to(self.dtype))
+        return k[(2 * k.abs() + (k < 0)).argsort()]
+
+    def _irrep(self, frequency: tuple[int, ...], *, line: bool) -> Irrep:
+        """line: the frequency is its own negative, so that nothing turns; at most the sign changes."""
+        dim, matrix = (1, self._sign) if line else (2, self._plane)
+        return Irrep(":".join(map(str, frequency)), dim, partial(matrix, frequency), dim, frequency)
+
+    def _sign(self, frequency: tuple[int, ...], k: Tensor) -> Tensor:
+        return self.turn(k, frequency).cos()[..., None, None]
+
+    def _plane(self, frequency: tuple[int, ...], k: Tensor) -> Tensor:
+        return rotation(self.turn(k, frequency))
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,10 @@ class Cyclic(Abelian):
 
     @property
     def order(self) -> int:
+        return self.n
+
+    @property
+    def cycle(self) -> int:
         return self.n
 
     @property
@@ -100,6 +118,13 @@ class Cyclic(Abelian):
     def bucket(self, a: Tensor) -> Tensor:
         return a + self.n - 1
 
+    @property
+    def residues(self) -> int:
+        return self.n
+
+    def residue(self, a: Tensor) -> Tensor:
+        return a.long() % self.n
+
     def write(self, a: int) -> str:
         return signed(int(a))
 
@@ -107,14 +132,14 @@ class Cyclic(Abelian):
         return int(word)
 
     def check(self, actions: Sequence[str | int], name: str) -> tuple[int, ...]:
-        found = super().check(actions, name)
-        for k in found:
+        elements = super().check(actions, name)
+        for k in elements:
             if not -self.n < k < self.n:
                 raise RequestError(
                     f"{name}: {signed(k)} is outside the group, with {self.n} states actions run from "
                     f"{signed(1 - self.n)} to {signed(self.n - 1)}"
                 )
-        return found
+        return elements
 
     def rollout(self, k: int, primitives: Sequence[int]) -> tuple[int, int] | None:
         """As in the paper, by the smallest primitive of k's own sign; failing that, by the others, around the cycle
@@ -181,131 +206,3 @@ class SO2(Abelian):
         if not math.isfinite(float(word)):
             raise ValueError(word)
         return float(word)
-
-
-@dataclass(frozen=True)
-class Product(Abelian):
-    """Cycles and circles side by side, a torus: Z10 x Z10 moves two digits at once. Elements [..., factors]."""
-
-    factors: tuple[Cyclic | SO2, ...]
-
-    def __post_init__(self) -> None:
-        if len(self.factors) < 2 or not all(isinstance(f, (Cyclic, SO2)) for f in self.factors):
-            raise RequestError(
-                f"a product needs two or more cycles or circles, got {', '.join(map(str, self.factors))}"
-            )
-
-    def __str__(self) -> str:
-        return "x".join(map(str, self.factors))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (len(self.factors),)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return torch.float32 if any(isinstance(f, SO2) for f in self.factors) else torch.int64
-
-    @property
-    def order(self) -> int | None:
-        return None if self.dtype == torch.float32 else math.prod(f.order for f in self.factors if f.order)
-
-    @property
-    def periods(self) -> tuple[int, ...]:
-        return tuple(p for f in self.factors for p in f.periods)
-
-    def turn(self, k: Tensor, frequency: Sequence[int]) -> Tensor:
-        parts = [f.turn(k[..., i], frequency[i : i + 1]) for i, f in enumerate(self.factors)]
-        return torch.stack(parts).sum(0)
-
-    @property
-    def identity(self) -> Tensor:
-        return torch.zeros(self.shape, dtype=self.dtype)
-
-    @property
-    def example(self) -> str:
-        unit = ["10" if isinstance(f, SO2) else "1" for f in self.factors]
-        return ",".join(":".join(u if i == j else "0" for j, u in enumerate(unit)) for i in range(len(unit)))
-
-    def _each(self, name: str, *elements: Tensor) -> list[Tensor]:
-        """A method of every factor on its own part of the elements."""
-        return [getattr(f, name)(*(e[..., i] for e in elements)) for i, f in enumerate(self.factors)]
-
-    def compose(self, a: Tensor, b: Tensor) -> Tensor:
-        return torch.stack(self._each("compose", *torch.broadcast_tensors(a, b.to(a.device))), -1)
-
-    def inverse(self, a: Tensor) -> Tensor:
-        return torch.stack(self._each("inverse", a), -1)
-
-    @property
-    def generators(self) -> Tensor:
-        rows = [
-            [g if i == j else 0 for j in range(len(self.factors))]
-            for i, f in enumerate(self.factors)
-            for g in f.generators.tolist()
-        ]
-        return torch.tensor(rows, dtype=self.dtype)
-
-    @property
-    def elements(self) -> Tensor:
-        return torch.cartesian_prod(*(f.elements for f in self.factors))
-
-    @property
-    def actions(self) -> tuple[Element, ...]:
-        """Every element but the identity, each as near 0 as it can be written."""
-        every = product(*(range(-((f.n - 1) // 2), f.n // 2 + 1) for f in self.factors if isinstance(f, Cyclic)))
-        return tuple(k for k in every if any(k)) if self.order else ()
-
-    def sample(self, count: int, generator: torch.Generator | None = None) -> Tensor:
-        return torch.stack([f.sample(count, generator).to(self.dtype) for f in self.factors], -1)
-
-    def irreps(self, highest: int | None = None) -> tuple[Irrep, ...]:
-        """Of a frequency and its negative one is listed, the one whose first number that is not its own mirror image
-        is the smaller."""
-        ranges = []
-        for f in self.factors:
-            top = f.irreps(highest)[-1].frequency[0]  # pyright: ignore[reportOptionalSubscript]
-            even = isinstance(f, Cyclic) and 2 * top == f.n
-            ranges.append([*range(top + 1), *range(-1, -top - (not even), -1)])
-        found: dict[tuple[int, ...], Irrep] = {}
-        for frequency in product(*ranges):
-            mirror = tuple(0 if f == 0 else -f if -f in r else f for f, r in zip(frequency, ranges, strict=True))
-            if mirror not in found:
-                found[frequency] = self._irrep(frequency, line=mirror == frequency)
-        return tuple(found.values())
-
-    def distance(self, a: Tensor, b: Tensor) -> Tensor:
-        return torch.stack(self._each("distance", *torch.broadcast_tensors(a, b)), -1).square().sum(-1).sqrt()
-
-    @property
-    def buckets(self) -> int:
-        return math.prod(3600 if isinstance(f, SO2) else f.n for f in self.factors)
-
-    def bucket(self, a: Tensor) -> Tensor:
-        place = torch.zeros(a.shape[:-1], dtype=torch.long, device=a.device)
-        for i, f in enumerate(self.factors):
-            part = f.bucket(a[..., i]) if isinstance(f, SO2) else a[..., i].long() % f.n
-            place = place * (3600 if isinstance(f, SO2) else f.n) + part
-        return place
-
-    def apply(self, state, k):
-        """States count through the product, the last factor fastest: of two digits, 37 is 3 and 7."""
-        if self.order is None:
-            raise RequestError(f"{self} moves no labelled states: it is continuous")
-        sizes = [f.n for f in self.factors if isinstance(f, Cyclic)]
-        result, weight = 0, 1
-        for i in reversed(range(len(sizes))):
-            result = result + weight * ((state // weight % sizes[i] + k[..., i]) % sizes[i])
-            weight *= sizes[i]
-        return result
-
-    def write(self, a: Element) -> str:
-        return ":".join(f.write(part) for f, part in zip(self.factors, a, strict=True))
-
-    def parse(self, word: str | int) -> Element:
-        parts = str(word).split(":")
-        found = [f.parse(part) for f, part in zip(self.factors, parts, strict=True)]
-        return tuple(
-            (k + (f.n - 1) // 2) % f.n - (f.n - 1) // 2 if isinstance(f, Cyclic) else k
-            for f, k in zip(self.factors, found, strict=True)
-        )

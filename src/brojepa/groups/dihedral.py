@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -56,19 +57,10 @@ class Dihedral(Group):
     def irreps(self, highest: int | None = None) -> tuple[Irrep, ...]:
         """A1 and A2, for even n also B1 and B2, all of dimension 1; and the planes E1, E2, ..."""
         signs = [("A1", 0, 0), ("A2", 0, 1), *([("B1", 1, 0), ("B2", 1, 1)] if self.n % 2 == 0 else [])]
-        lines = [Irrep(name, 1, self._sign(by_turn, by_flip)) for name, by_turn, by_flip in signs]
+        lines = [Irrep(name, 1, partial(_sign, by_turn, by_flip)) for name, by_turn, by_flip in signs]
         top = math.ceil(self.n / 2) - 1 if highest is None else min(highest, math.ceil(self.n / 2) - 1)
-        return (*lines, *(Irrep(f"E{f}", 2, self._plane(f)) for f in range(1, top + 1)))
-
-    def _sign(self, by_turn: int, by_flip: int):
-        return lambda a: 1 - 2 * ((by_turn * a[..., 0] + by_flip * a[..., 1]) % 2).float()[..., None, None]
-
-    def _plane(self, frequency: int):
-        def matrix(a: Tensor) -> Tensor:
-            turned = rotation((2 * math.pi * frequency / self.n) * a[..., 0].float())
-            return turned * torch.stack((torch.ones_like(a[..., 1]), 1 - 2 * (a[..., 1] % 2)), -1)[..., None, :]
-
-        return matrix
+        planes = [Irrep(f"E{f}", 2, partial(_plane, 2 * math.pi * f / self.n)) for f in range(1, top + 1)]
+        return (*lines, *planes)
 
     @property
     def buckets(self) -> int:
@@ -82,9 +74,20 @@ class Dihedral(Group):
         return turn + "s" * a[1] or "1"
 
     def parse(self, word: str | int) -> Element:
-        found = re.fullmatch(r"(?:(r)([+-]?\d+)?)?(s?)", str(word)) if word else None
+        match = re.fullmatch(r"(?:(r)([+-]?\d+)?)?(s?)", str(word)) if word else None
         if str(word) == "1":
             return (0, 0)
-        if not found:
+        if not match:
             raise ValueError(word)
-        return (int(found[2] or 1) % self.n if found[1] else 0, len(found[3]))
+        return (int(match[2] or 1) % self.n if match[1] else 0, len(match[3]))
+
+
+def _sign(by_turn: int, by_flip: int, a: Tensor) -> Tensor:
+    """-1 for each turn, each flip, or both, where they count: [..., 2] -> [..., 1, 1]."""
+    return 1 - 2 * ((by_turn * a[..., 0] + by_flip * a[..., 1]) % 2).float()[..., None, None]
+
+
+def _plane(step: float, a: Tensor) -> Tensor:
+    """A plane that is flipped and then turns by `step` radians per turn: [..., 2] -> [..., 2, 2]."""
+    turned = rotation(step * a[..., 0].float())
+    return turned * torch.stack((torch.ones_like(a[..., 1]), 1 - 2 * (a[..., 1] % 2)), -1)[..., None, :]

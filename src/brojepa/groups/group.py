@@ -26,7 +26,8 @@ class Irrep:
 
     commutant: the dimension of what commutes with all its matrices, 1 or, for a plane that turns one way, 2. Over all
     of a finite group's irreducible representations, dim ** 2 / commutant adds up to the order.
-    frequency: of each factor of an abelian group, whose matrices turn a plane; None for the others.
+    frequency: one number per factor of a cycle, a circle or a torus, where a plane turns by frequency * element /
+    period; None for other groups.
     """
 
     name: str
@@ -37,39 +38,95 @@ class Irrep:
 
 
 class Group:
-    """A group whose elements are tensors of `shape` and `dtype`; `order` is None where there are infinitely many."""
+    """A group whose elements are tensors of `shape` and `dtype`. Subclass it for a group of your own.
+
+    Required: `identity`, `compose`, `inverse`, `generators`, `irreps`, `buckets`, `bucket`, `write`, `parse`; for a
+    finite group `order` and `elements`, for a continuous one `sample`. The rest follows from these.
+    """
 
     shape: tuple[int, ...] = ()
     dtype: torch.dtype = torch.int64
     order: int | None = None
+    """How many elements there are; None for infinitely many."""
     buckets: int
+    """How many entries the table of actions seen in training has."""
     identity: Any
     """The element that does nothing."""
+    example = ""
+    """Words for a few elements, for error messages; the last one is a small step."""
+    periods: tuple[int, ...] | None = None
+    """The period of each factor where elements are numbers that add up modulo it: (10,) for Z10, (360,) for degrees,
+    (10, 26) for a torus. None for all other groups."""
+    cycle: int | None = None
+    """n where the group is one cycle of n; else None."""
+
+    # The law
 
     def compose(self, a: Any, b: Any) -> Any:
         """ab: b, then a."""
         raise NotImplementedError
 
     def inverse(self, a: Any) -> Any:
+        """The element that undoes a."""
         raise NotImplementedError
 
-    def power(self, a: Any, k: int) -> Any:
-        """a taken k times; its inverse |k| times where k is negative."""
-        base, result = (a if k >= 0 else self.inverse(a)), self.compose(self.identity, self.identity)
-        for bit in reversed(f"{abs(k):b}"):
-            result = self.compose(result, base) if bit == "1" else result
-            base = self.compose(base, base)
-        return result
+    @property
+    def abelian(self) -> bool:
+        """Whether ab = ba for all elements. In a finite group it is enough that the generators commute."""
+        if self.order is None:
+            return self.periods is not None
+        a, b = self.generators[:, None], self.generators[None]
+        return torch.equal(self.compose(a, b), self.compose(b, a))
+
+    def distance(self, a: Tensor, b: Tensor) -> Tensor:
+        """How far apart two elements are, in degrees where the group turns things, else 0 or 1: [...]."""
+        different = self.compose(a, self.inverse(b)) != torch.as_tensor(self.identity, device=b.device)
+        return (different.any(-1) if self.shape else different).float()
+
+    def apply(self, state: Any, k: Any) -> Any:
+        """The state, an integer, after action k, for groups that move labelled states."""
+        raise NotImplementedError
+
+    def rollout(self, k: Element, primitives: Sequence[Element]) -> tuple[Element, int] | None:
+        """How to reach k by repeating one primitive: (primitive, steps), or None if that cannot be done."""
+        return None
+
+    # Elements
 
     @property
     def generators(self) -> Tensor:
-        """Elements whose products reach all others, [count, *shape]; for a continuous group, turns by a degree."""
+        """Elements whose products reach all others, [count, *shape]; for a continuous group, turns by one degree."""
         raise NotImplementedError
+
+    def one_way_generators(self) -> list[Element]:
+        """The generators as plain elements, without those that undo an earlier one: 1 and not -1."""
+        kept: list[Element] = []
+        undone: set[Element] = set()
+        for k, back in zip(self.generators, self.inverse(self.generators), strict=True):
+            if self.plain(self.canonical(k)) not in undone:
+                kept.append(self.plain(k))
+            undone.add(self.plain(self.canonical(back)))
+        return kept
 
     @property
     def elements(self) -> Tensor:
-        """All elements of a finite group, [order, *shape]."""
+        """All elements of a finite group, [order, *shape], the identity first."""
         raise RequestError(f"{self} has no list of elements: it is continuous, use sample or grid")
+
+    def candidates(self) -> Tensor:
+        """Elements among which an action is searched for, [count, *shape], the identity first.
+
+        All of a finite group, those of a cycle nearest to 0 first; every whole degree of the circle; 4,096 turns of
+        space.
+        """
+        return self.elements
+
+    def canonical(self, k: Tensor) -> Tensor:
+        """Elements [..., *shape] in one form each; where they are numbers, the representative closest to 0.
+
+        In Z10, 9 and 19 are both -1; 350 degrees are -10.
+        """
+        return self.compose(k, torch.as_tensor(self.identity, device=k.device))
 
     def sample(self, count: int, generator: torch.Generator | None = None) -> Tensor:
         """Elements drawn uniformly, [count, *shape]."""
@@ -77,34 +134,47 @@ class Group:
             raise NotImplementedError
         return self.elements[torch.randint(self.order, (count,), generator=generator)]
 
-    def irreps(self, highest: int | None = None) -> tuple[Irrep, ...]:
-        """The real irreducible representations; of a continuous group those up to frequency `highest`."""
-        raise NotImplementedError
-
-    def distance(self, a: Tensor, b: Tensor) -> Tensor:
-        """How far apart two elements are, in degrees where the group turns things, else 0 or 1: [...]."""
-        different = self.compose(a, self.inverse(b)) != torch.as_tensor(self.identity, device=b.device)
-        return (different.any(-1) if self.shape else different).float()
-
     def coordinates(self, a: Tensor) -> Tensor:
         """The element as numbers that a network can read, and that add up where that makes sense: [..., count]."""
         return a.float() if self.shape else a.float()[..., None]
 
     def bucket(self, a: Tensor) -> Tensor:
-        """Where an element is marked as used in a table of `buckets` entries, [...]. Elements of a continuous group
-        that are all but equal share an entry."""
+        """Index of an element in the table of actions seen in training, [...]; continuous groups are binned to 0.1
+        degrees."""
         raise NotImplementedError
+
+    @property
+    def residues(self) -> int:
+        """How many different values `residue` has."""
+        return self.buckets
+
+    def residue(self, a: Tensor) -> Tensor:
+        """As `bucket`, with one index per element. It differs for a cycle, where +9 and -1 of Z10 have two buckets."""
+        return self.bucket(a)
+
+    # Representations
+
+    def irreps(self, highest: int | None = None) -> tuple[Irrep, ...]:
+        """The real irreducible representations, the trivial one first; of a continuous group those up to frequency
+        `highest`."""
+        raise NotImplementedError
+
+    def simple_irreps(self) -> tuple[Irrep, ...]:
+        """The irreducible representations that a latent is built of if none are named: all, but for a product only
+        those that turn under one factor."""
+        return self.irreps()
 
     # Elements as plain Python and in words
 
     @property
     def actions(self) -> tuple[Element, ...]:
-        """Every element of a finite group but the identity, plainly; a continuous group lists none."""
+        """Every element of a finite group but the identity, as plain Python; a continuous group lists none."""
         if self.order is None:
             return ()
         return tuple(e for e in map(self.plain, self.elements) if e != self.plain(torch.as_tensor(self.identity)))
 
     def plain(self, a: Tensor) -> Element:
+        """One element as plain Python: a number, or a tuple of numbers."""
         return tuple(a.tolist()) if self.shape else a.tolist()
 
     def tensor(self, elements: Sequence[Element]) -> Tensor:
@@ -116,31 +186,20 @@ class Group:
         raise NotImplementedError
 
     def parse(self, word: str | int) -> Element:
-        """The element that a word names, plainly; ValueError if it names none."""
+        """The plain element that a word names; ValueError if it names none."""
         raise NotImplementedError
-
-    example = ""
-    """Words for a few elements, for error messages."""
 
     def check(self, actions: Sequence[str | Element], name: str) -> tuple[Element, ...]:
         """The plain elements that words (or plain elements) name, or an error if one is repeated or names none."""
-        found = []
+        elements = []
         for word in actions:
             try:
-                found.append(self.parse(self.write(word) if isinstance(word, tuple) else word))
+                elements.append(self.parse(self.write(word) if isinstance(word, tuple) else word))
             except (ValueError, TypeError, IndexError):
                 raise RequestError(f"{name}: {word} is no action of {self}, write them as in {self.example}") from None
-        if len(set(found)) != len(found):
-            raise RequestError(f"{name}: {','.join(map(self.write, found))} names an action twice, list each once")
-        return tuple(found)
-
-    def apply(self, state: Any, k: Any) -> Any:
-        """The state, an integer, after action k, for groups that move labelled states."""
-        raise NotImplementedError
-
-    def rollout(self, k: Element, primitives: Sequence[Element]) -> tuple[Element, int] | None:
-        """How to reach k by repeating one primitive: (primitive, steps), or None if that cannot be done."""
-        return None
+        if len(set(elements)) != len(elements):
+            raise RequestError(f"{name}: {','.join(map(self.write, elements))} names an action twice, list each once")
+        return tuple(elements)
 
 
 def rotation(turn: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from brojepa.errors import RequestError
 from brojepa.groups.group import Element, Group, Irrep
 
 AXES = "xyz"
+CANDIDATES = 4096  # turns, spread evenly, among which one is searched for
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,9 @@ class SO3(Group):
         parts = (inner * first.sin(), inner * first.cos(), outer * second.sin(), outer * second.cos())
         return torch.stack(parts, -1).float()
 
+    def candidates(self) -> Tensor:
+        return torch.cat((self.identity[None], self.grid(CANDIDATES)))
+
     def matrix(self, a: Tensor) -> Tensor:
         """The turns as they move points of space, [..., 3, 3]."""
         w, x, y, z = a.unbind(-1)
@@ -69,17 +74,7 @@ class SO3(Group):
     def irreps(self, highest: int | None = None) -> tuple[Irrep, ...]:
         """Degrees 0 to `highest`, of dimension 1, 3, 5, ..."""
         top = 3 if highest is None else highest
-        return tuple(Irrep(str(degree), 2 * degree + 1, self._wigner(degree)) for degree in range(top + 1))
-
-    def _wigner(self, degree: int):
-        def matrix(a: Tensor) -> Tensor:
-            try:
-                from e3nn import o3
-            except ImportError:
-                raise RequestError("turns of space need e3nn: pip install 'brojepa[so3]'") from None
-            return o3.wigner_D(degree, *o3.quaternion_to_angles(a.float()))
-
-        return matrix
+        return tuple(Irrep(str(degree), 2 * degree + 1, partial(_wigner, degree)) for degree in range(top + 1))
 
     def angle(self, a: Tensor) -> Tensor:
         """By how many degrees an element turns, 0 to 180: [...]."""
@@ -106,8 +101,17 @@ class SO3(Group):
         return "/".join(f"{part:.6g}" for part in a)
 
     def parse(self, word: str | int) -> Element:
-        found = re.fullmatch(r"([xyz])([+-]?[\d.]+)", str(word))
-        if not found:
+        match = re.fullmatch(r"([xyz])([+-]?[\d.]+)", str(word))
+        if not match:
             raise ValueError(word)
-        half = math.radians(float(found[2])) / 2
-        return (math.cos(half), *(math.sin(half) if axis == found[1] else 0.0 for axis in AXES))
+        half = math.radians(float(match[2])) / 2
+        return (math.cos(half), *(math.sin(half) if axis == match[1] else 0.0 for axis in AXES))
+
+
+def _wigner(degree: int, a: Tensor) -> Tensor:
+    """Wigner's matrices of a degree: [..., 4] -> [..., 2 degree + 1, 2 degree + 1]."""
+    try:
+        from e3nn import o3
+    except ImportError:
+        raise RequestError("turns of space need e3nn: pip install 'brojepa[so3]'") from None
+    return o3.wigner_D(degree, *o3.quaternion_to_angles(a.float()))
