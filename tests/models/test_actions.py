@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -12,7 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brojepa.errors import RequestError
-from brojepa.models.actions import BlockRotation, MLPAction, fourier_features, harmonics
+from brojepa.groups import SO2, SO3, Cyclic, Dihedral, parse
+from brojepa.models.actions import (
+    EMBEDDINGS,
+    BlockAction,
+    BlockRotation,
+    LatentAction,
+    MLPAction,
+    Representation,
+    evenly,
+    fourier_features,
+    harmonics,
+)  # fmt: skip
 
 dims = st.integers(1, 8).map(lambda planes: 2 * planes)
 sizes = st.integers(2, 13)
@@ -21,7 +34,7 @@ steps = st.integers(-30, 30)
 
 @st.composite
 def rotations(draw) -> BlockRotation:
-    """Any rotation: fixed or learned, one angle or one a plane."""
+    """Any rotation: fixed or learned, one angle or one per plane."""
     dim, n = draw(dims), draw(sizes)
     g = torch.Generator().manual_seed(draw(st.integers(0, 999)))
     return draw(
@@ -247,6 +260,7 @@ def test_a_shared_angle_turns_every_plane_alike_and_gathers_every_planes_gradien
         (lambda: BlockRotation.random(5), r"even latent dimension, got 5: use 6"),
         (lambda: BlockRotation(torch.zeros(0)), r"even latent dimension, got 0: use 2"),
         (lambda: BlockRotation(torch.zeros(3), dim=8), r"4 planes need 4 angles or one shared angle, got 3"),
+        (lambda: BlockRotation.of(Dihedral(4), "2xE1"), r"D4 does not only turn planes: use Representation"),
     ],
 )
 def test_a_rotation_that_cannot_be_says_what_would_do(build, message):
@@ -380,3 +394,99 @@ def test_an_unknown_embedding_is_refused_with_the_nearest():
         MLPAction(6, 10, "fourrier")
     with pytest.raises(RequestError, match="choose from additive, lookup, linear, fourier, hybrid"):
         MLPAction(6, 10, "zzz")
+
+
+# What every latent action offers
+
+
+class Shift(LatentAction):
+    """Adds k to every number: what a user would write, and nothing more."""
+
+    dim = out_dim = 4
+
+    def act(self, z, k):
+        return z + torch.as_tensor(k)[..., None]
+
+
+TORUS = parse("Z3xZ4")
+KINDS = {
+    "fixed": (BlockRotation.multi(8, 10), Cyclic(10)),
+    "learned": (BlockRotation.random(8, generator=torch.Generator().manual_seed(0)), Cyclic(10)),
+    "shared": (BlockRotation.random(8, shared=True, generator=torch.Generator().manual_seed(0)), Cyclic(10)),
+    "torus": (BlockRotation.of(TORUS, evenly(TORUS, 8)), TORUS),
+    "circle": (BlockRotation.of(SO2(), "1x1 + 2x2 + 2x0"), SO2()),
+    "dihedral": (Representation(Dihedral(4), evenly(Dihedral(4), 8)), Dihedral(4)),
+    "cycle": (Representation(Cyclic(10), "2x0 + 2x1 + 2x5"), Cyclic(10)),
+    "space": (Representation(SO3(), "2x0 + 2x1"), SO3()),
+    **{name: (mlp(name), Cyclic(10)) for name in EMBEDDINGS},
+    "own": (Shift(), Cyclic(10)),
+}
+kinds = pytest.mark.parametrize(("action", "group"), KINDS.values(), ids=KINDS)
+
+
+@kinds
+@torch.no_grad()
+def test_every_latent_action_survives_pickling_and_copying(action, group):
+    z, k = latents(5, action.dim), group.sample(5, torch.Generator().manual_seed(0))
+    for twin in (copy.deepcopy(action), pickle.loads(pickle.dumps(action))):
+        assert torch.equal(twin.act(z, k), action.act(z, k))
+        assert str(twin) == str(action)
+        assert twin.state_dict().keys() == action.state_dict().keys()
+        assert [p.requires_grad for p in twin.parameters()] == [p.requires_grad for p in action.parameters()]
+        assert (twin.logged(), len(twin.undecayed())) == (action.logged(), len(action.undecayed()))
+
+
+@kinds
+@torch.no_grad()
+def test_the_nearest_action_is_the_one_with_the_least_distance(action, group):
+    z, w = latents(2, 3, action.dim), latents(2, 3, action.dim, seed=1)
+    k = group.sample(40, torch.Generator().manual_seed(0))
+    near = action.nearness(z, w, k)
+    far = (action.act(z[..., None, :], k) - w[..., None, :]).norm(dim=-1)
+    assert near.shape == far.shape == (2, 3, 40)
+    chosen = far.gather(-1, near.argmax(-1, keepdim=True))[..., 0]
+    torch.testing.assert_close(chosen, far.amin(-1), atol=1e-4, rtol=0)
+
+
+@kinds
+def test_hooks_say_what_an_action_learns_and_logs(action, group):
+    learned = isinstance(action, BlockRotation) and action.learned_angles
+    assert action.undecayed() == ([action.theta] if learned else [])
+    assert action.logged() == ({"angles": action.theta.tolist()} if learned else {})
+    parts = action.irrep_parts(group)
+    assert (parts is None) == (not isinstance(action, BlockAction))
+    if parts is not None:
+        assert sorted(d for part in parts for d in part.dims) == list(range(action.dim))
+        assert all(part.copies * part.irrep.dim == len(part.dims) for part in parts)
+
+
+def test_only_a_fixed_rotation_of_one_cycle_has_a_period():
+    assert {name: action.period for name, (action, _) in KINDS.items() if action.period} == {"fixed": 10}
+
+
+def test_a_rotation_and_a_representation_stand_side_by_side():
+    assert not issubclass(BlockRotation, Representation)
+    assert issubclass(BlockRotation, BlockAction)
+    assert issubclass(Representation, BlockAction)
+
+
+def test_a_rotation_has_no_parts_of_a_group_that_flips():
+    assert BlockRotation.multi(8, 10).irrep_parts(Dihedral(4)) is None
+
+
+@pytest.mark.parametrize("group", [Cyclic(10), SO2(), TORUS], ids=str)
+def test_a_rotation_and_a_representation_of_the_same_irreps_act_alike(group):
+    copies = evenly(group, 16)
+    one, two = BlockRotation.of(group, copies), Representation(group, copies)
+    z, k = latents(6, 16), group.sample(6, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(one.act(z, k), two.act(z, k), atol=1e-4, rtol=0)
+    torch.testing.assert_close(one.normalise(z), two.normalise(z))
+    assert str(one) == str(two)
+    walk, steps = latents(2, 4, 16), group.sample(6, torch.Generator().manual_seed(1)).reshape(2, 3, *group.shape)
+    torch.testing.assert_close(one.path(walk, steps), two.path(walk, steps), atol=1e-4, rtol=0)
+
+
+def test_evenly_splits_the_dimensions():
+    assert evenly(Cyclic(4), 14) == {"0": 6, "1": 2, "2": 4}
+    assert evenly(Dihedral(4), 16) == {"A1": 3, "A2": 3, "B1": 3, "B2": 3, "E1": 2}
+    assert evenly(TORUS, 16) == {"0:0": 4, "0:1": 2, "0:2": 4, "1:0": 2}

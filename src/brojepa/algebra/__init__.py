@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from brojepa.algebra import labelled, poses
-from brojepa.algebra.labelled import infer_accuracy
+from brojepa.algebra.labelled import infer_accuracy, inspect_labelled
 from brojepa.algebra.modulus import indistinguishable, infer_modulus
+from brojepa.algebra.poses import inspect_poses
 from brojepa.errors import RequestError
 from brojepa.evaluation import evaluating, world_of
 from brojepa.models import Model
@@ -24,8 +24,9 @@ __all__ = ["indistinguishable", "infer_accuracy", "infer_modulus", "inspect", "i
 def inspect(model: Model, data: Split | World) -> dict[str, Any]:
     """Everything `brojepa inspect` says, as plain values ready for JSON; None where a model has no such thing.
 
-    data: images of labelled states, or a world, whose test split is taken; a world of poses must be given whole.
-    The angles' part needs a block rotation; the rest any latent action that stays in its latent space.
+    Args:
+        model: any model whose latent action stays in its latent space. Only a rotation has a part on angles.
+        data: images of labelled states, or a world, whose test split is taken; a world of poses must be given whole.
     """
     if model.action.dim != model.action.out_dim:
         raise RequestError(
@@ -37,8 +38,8 @@ def inspect(model: Model, data: Split | World) -> dict[str, Any]:
         raise RequestError(f"this model is of another kind of world than {given}: give the world it was trained on")
     with evaluating(model):
         if isinstance(data, PoseWorld):
-            return poses.inspect(model, data)
-        return labelled.inspect(model, data.test if isinstance(data, World) else data)
+            return inspect_poses(model, data)
+        return inspect_labelled(model, data.test if isinstance(data, World) else data)
 
 
 def inspect_run(path: str | Path, data_dir: str | Path | None = None, device: str = "auto") -> dict[str, Any]:

@@ -1,27 +1,27 @@
 """What algebra a model has learned, read out of it: its cycles, its geometry, how well the group law holds.
 
-`inspect` measures on the images of a split; nothing is fitted. Errors are mean squared distances divided by a spread,
-so that 0 is exact and 1 is no better than a guess of the mean. Here are worlds of labelled states, cycles and tori;
-`poses` has those without labels.
+`inspect_labelled` measures on the images of a split; nothing is fitted. Errors are mean squared distances divided by a
+spread, so that 0 is exact and 1 is no better than a guess of the mean. Here are worlds of labelled states, cycles and
+tori; `poses` has those without labels.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from brojepa.algebra.laws import abelian, law, ratio, squared, steps, variance
+from brojepa.algebra.laws import law, ratio, squared, variance
 from brojepa.algebra.modulus import NEAR, SETTLED, infer_modulus, nearest_harmonics
 from brojepa.errors import RequestError
 from brojepa.evaluation import ROWS, Latents, evaluating, moved
-from brojepa.groups import Abelian, Cyclic, Group
+from brojepa.groups import Cyclic, Group
 from brojepa.models import Model
-from brojepa.models.actions import BlockRotation
+from brojepa.models.actions import LatentAction
 from brojepa.worlds import Split
 
 EACH, LAW = 100, 2600  # images of a state, and in all, on which the law and long rollouts are measured
@@ -30,7 +30,8 @@ HITS = (1, 5, 10)
 USED = 0.01  # a plane with less than this share of an average plane's energy tells no states apart
 
 
-def inspect(model: Model, split: Split) -> dict[str, Any]:
+def inspect_labelled(model: Model, split: Split) -> dict[str, Any]:
+    """What `algebra.inspect` says of a world of labelled states."""
     n, group = model.task.n, model.group
     counts = torch.bincount(split.states, minlength=n)
     if len(counts) > n or int(counts.min()) == 0:
@@ -40,7 +41,7 @@ def inspect(model: Model, split: Split) -> dict[str, Any]:
     some = _some(data, n)
     return {
         "group": str(group),
-        "abelian": abelian(group),
+        "abelian": group.abelian,
         "states": n,
         "images": len(split),
         "rotation": rotation(model, prototypes),
@@ -56,16 +57,16 @@ def rotation(model: Model, prototypes: Tensor) -> dict[str, Any] | None:
     """Angles, the modulus they speak of, and where the prototypes [n, dim] have their energy; None for no rotation.
 
     Frequencies are those of the world's group, up to sign: a plane that turns by -j is the mirror image of one that
-    turns by j. The modulus is inferred from the angles alone. What is a number for a cycle is a list for a torus, one
-    for each factor.
+    turns by j. The modulus is inferred from the angles alone. What is a number for a cycle is a list for a torus, with
+    one number per factor.
     """
-    if not isinstance(model.action, BlockRotation):
+    group, periods, theta = model.group, model.group.periods, model.action.angles
+    if theta is None or periods is None:
         return None
-    group = cast(Abelian, model.group)
-    angles = model.action.angles.detach().cpu().double().numpy().reshape(-1, len(group.periods))
-    factors = [_factor(angles[:, i], n, alone=not group.shape) for i, n in enumerate(group.periods)]
+    angles = theta.detach().cpu().double().numpy().reshape(-1, len(periods))
+    factors = [_factor(angles[:, i], n, alone=not group.shape) for i, n in enumerate(periods)]
 
-    def told(name: str, *plane: int) -> Any:
+    def value(name: str, *plane: int) -> Any:
         values = [f[name][plane[0]] if plane else f[name] for f in factors]
         return values if group.shape else values[0]
 
@@ -73,16 +74,16 @@ def rotation(model: Model, prototypes: Tensor) -> dict[str, Any] | None:
     energy = centred.square().unflatten(-1, (-1, 2)).sum((0, 2))
     energy = (energy / energy.sum().clamp(min=1e-300)).tolist()
     far = np.abs([f["residual"] for f in factors])  # [factors, planes]
-    settled = np.all(far <= SETTLED * math.pi / np.array(group.periods)[:, None], axis=0)
+    settled = np.all(far <= SETTLED * math.pi / np.array(periods)[:, None], axis=0)
     used = np.array(energy) >= USED / len(energy)
     harmonics = torch.tensor([f["harmonic"] for f in factors], dtype=torch.float64).T[torch.from_numpy(used)]
-    alike = _alike(group, harmonics) if settled[used].all() else 1
+    alike = _alike(group.elements.double() / torch.tensor(periods), harmonics) if settled[used].all() else 1
     names = ("angle", "harmonic", "residual", "inferred_harmonic", "inferred_residual")
     return {
-        "planes": [{**{name: told(name, i) for name in names}, "energy": share} for i, share in enumerate(energy)],
+        "planes": [{**{name: value(name, i) for name in names}, "energy": share} for i, share in enumerate(energy)],
         "learned": model.action.learned_angles,
-        "modulus": told("modulus"),
-        "confidence": told("confidence"),
+        "modulus": value("modulus"),
+        "confidence": value("confidence"),
         "settled": int(settled.sum()),
         "frequencies": _frequencies(model.action, group, energy, far.max(0)),
         "alike": alike,
@@ -108,17 +109,18 @@ def _factor(angles: np.ndarray, n: int, *, alone: bool) -> dict[str, Any]:
     }
 
 
-def _alike(group: Abelian, harmonics: Tensor) -> int:
-    """How many elements turn no plane of these harmonics [planes, factors]: so many states look alike."""
-    share = group.elements.double().reshape(-1, len(group.periods)) / torch.tensor(group.periods)
-    turns = share @ harmonics.T
+def _alike(share: Tensor, harmonics: Tensor) -> int:
+    """How many elements turn no plane of these harmonics [planes, factors]: so many states look alike.
+
+    share: all elements as shares of the periods, [order, factors], or [order] for one factor.
+    """
+    turns = share.reshape(-1, harmonics.shape[1]) @ harmonics.T
     return int(((turns - turns.round()).abs() < 1e-6).all(1).sum())
 
 
-def _frequencies(action: BlockRotation, group: Abelian, energy: list[float], far: np.ndarray) -> list[dict[str, Any]]:
+def _frequencies(action: LatentAction, group: Group, energy: list[float], far: np.ndarray) -> list[dict[str, Any]]:
     """Planes by frequency up to sign: how many, their share of the energy, their farthest angle's distance."""
-    parts = BlockRotation(action.angles, group=group).parts
-    planes = {part.irrep: sorted({dim // 2 for dim in part.dims}) for part in parts}
+    planes = {part.irrep: sorted({dim // 2 for dim in part.dims}) for part in action.irrep_parts(group) or ()}
     return [
         {
             "frequency": irrep.name if group.shape else int(irrep.name),
@@ -148,10 +150,10 @@ def geometry(prototypes: Tensor, group: Group | None = None) -> dict[str, Any]:
 
 
 def drift(model: Model, data: Latents, prototypes: Tensor) -> list[dict[str, Any]]:
-    """Accuracy, and squared distance to the right prototype over their spread, after 1 to 1,000 times +1, or the first
-    generator."""
+    """Accuracy, and squared distance to the right prototype over their spread, after 1 to 1,000 times the first
+    generator, +1 in a cycle."""
     spread, z, goal, rows = variance(prototypes), data.z, data.states, []
-    (k, *_) = steps(model.group)
+    (k, *_) = model.group.one_way_generators()
     for step in range(1, max(STEPS) + 1):
         z, goal = model.act(z, k), moved(model, goal, k)
         if step in STEPS:

@@ -13,35 +13,37 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from brojepa.groups import Abelian, Element, Group
+from brojepa.groups import Element, Group
 from brojepa.models import Model
-from brojepa.models.planning import candidates, written
 
-ALL, DRAWN = 700, 50  # where there are more pairs of elements than the first, so many are drawn instead
-KEPT = 64  # acted-on latents that are held, as actions come again and again
+ALL, DRAWN = 700, 50  # a group with more than `ALL` pairs of elements is measured on `DRAWN` of them
+KEPT = 64  # acted-on latents that are cached, as actions come again and again
 
 
 def law(model: Model, z: Tensor) -> dict[str, float | None]:
-    """Errors on latents z [count, dim], over all pairs of elements or, as "pairs" then says, so many that are drawn.
+    """Errors of the group law on latents z [count, dim], over all pairs of elements, or over some that are drawn;
+    "pairs" then says how many.
 
-    composition: act(act(z, b), a) against act(z, ab); commutation: against act(act(z, a), b). inverse: act(z, k) undone
-    against z, over all k but the identity; identity: act(z, e) against z; return, where the group is finite: each
-    generator, as often as its order, against z.
+    composition: act(act(z, b), a) against act(z, ab)
+    commutation: act(act(z, b), a) against act(act(z, a), b)
+    inverse: act(act(z, k), k^-1) against z, over all k but the identity
+    identity: act(z, e) against z
+    return, in a finite group: each generator, as often as its order, against z
     """
     group, spread = model.group, variance(z)
     a, b = pairs(group)
     once = lru_cache(KEPT)(lambda k: model.act(z, k))
     e, first, second, both = (
         [group.plain(k) for k in ks]
-        for ks in (candidates(group)[:1], a, b, written(group, group.compose(a, b)))
+        for ks in (group.candidates()[:1], a, b, group.canonical(group.compose(a, b)))
     )  # fmt: skip
     composition, commutation = [], []
     for i, j, ij in zip(first, second, both, strict=True):
         done = model.act(once(j), i)
         composition.append(squared(done, once(ij)))
         commutation += [squared(done, model.act(once(i), j))] if i != j else []
-    undone = dict(zip(first, -a if isinstance(group, Abelian) else group.inverse(a), strict=True))
-    inverse = [squared(model.act(once(k), back), z) for k, back in undone.items() if k != e[0]]
+    inverses = dict(zip(first, -a if group.periods else group.inverse(a), strict=True))  # -5 of +5, not +5 again
+    inverse = [squared(model.act(once(k), back), z) for k, back in inverses.items() if k != e[0]]
     errors = {
         "composition": ratio(composition, spread),
         "inverse": ratio(inverse, spread),
@@ -49,43 +51,26 @@ def law(model: Model, z: Tensor) -> dict[str, float | None]:
         "commutation": ratio(commutation, spread),
     }
     if group.order is not None:
-        errors["return"] = ratio([squared(_around(model, z, k), z) for k in steps(group)], spread)
+        errors["return"] = ratio([squared(_around(model, z, k), z) for k in group.one_way_generators()], spread)
     return errors if len(a) == (group.order or 0) ** 2 else {**errors, "pairs": len(a)}
 
 
 def pairs(group: Group) -> tuple[Tensor, Tensor]:
     """Pairs of elements a and b, [count, *shape] each: all there are, or some that are drawn, the same each time."""
     if group.order and group.order**2 <= ALL:
-        every = candidates(group)
+        every = group.candidates()
         index = torch.cartesian_prod(torch.arange(len(every)), torch.arange(len(every)))
         return every[index[:, 0]], every[index[:, 1]]
-    drawn = written(group, group.sample(2 * DRAWN, torch.Generator().manual_seed(0)))
+    drawn = group.canonical(group.sample(2 * DRAWN, torch.Generator().manual_seed(0)))
     return drawn[:DRAWN], drawn[DRAWN:]
-
-
-def abelian(group: Group) -> bool:
-    """Whether the order of two actions makes no difference."""
-    a, b = pairs(group)
-    return bool((group.distance(group.compose(a, b), group.compose(b, a)) < 0.1).all())
-
-
-def steps(group: Group) -> list[Element]:
-    """The generators, plainly, without those that undo one that came before."""
-    kept: list[Element] = []
-    undone: set[Element] = set()
-    for k, back in zip(group.generators, group.inverse(group.generators), strict=True):
-        if group.plain(written(group, k)) not in undone:
-            kept.append(group.plain(k))
-        undone.add(group.plain(written(group, back)))
-    return kept
 
 
 def _around(model: Model, z: Tensor, k: Element) -> Tensor:
     """z after k, as often as k's order."""
     group = model.group
-    step, e = group.tensor([k])[0], candidates(group)[0]
+    step, e = group.tensor([k])[0], group.candidates()[0]
     here, z = step, model.act(z, k)
-    while not torch.equal(written(group, here), e):
+    while not torch.equal(group.canonical(here), e):
         here, z = group.compose(step, here), model.act(z, k)
     return z
 

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from brojepa.algebra.laws import abelian, law, ratio, squared, variance
+from brojepa.algebra.laws import law, ratio, squared, variance
 from brojepa.evaluation.retrieval import ByModel, retrieve
+from brojepa.groups import Group
 from brojepa.models import Model
-from brojepa.models.actions import BlockRotation, Representation, ranges
-from brojepa.models.planning import candidates
+from brojepa.models.actions import ranges
 from brojepa.worlds import PoseWorld
 
 VIEWS, ACTIONS = 256, 24  # test things in a pose, and actions on each, on which latents are compared
@@ -34,7 +34,7 @@ class Moves:
 
     @classmethod
     def of(cls, model: Model, world: PoseWorld) -> Moves:
-        """Test things in poses drawn at random, the same each time, and actions out of all sizes that are measured."""
+        """Test things in poses drawn at random, the same each time, and up to 24 of the measured actions."""
         group, device = world.group, model.device
         k = group.tensor(world.actions[:: math.ceil(len(world.actions) / ACTIONS)]).to(device)
         things = world.test[torch.arange(VIEWS) % len(world.test)].to(device)
@@ -43,7 +43,7 @@ class Moves:
         return cls(model.encode(world.show(things, pose)), k, torch.stack(after))
 
 
-def inspect(model: Model, world: PoseWorld) -> dict[str, Any]:
+def inspect_poses(model: Model, world: PoseWorld) -> dict[str, Any]:
     """What `algebra.inspect` says of a world of poses."""
     moves, group = Moves.of(model, world), model.group
     spread = variance(moves.z)
@@ -51,11 +51,11 @@ def inspect(model: Model, world: PoseWorld) -> dict[str, Any]:
     sizes = group.distance(moves.k, torch.as_tensor(group.identity, device=moves.k.device))
     return {
         "group": str(group),
-        "abelian": abelian(group),
+        "abelian": group.abelian,
         "states": 0,
         "images": VIEWS,
         "things": min(VIEWS, len(world.test)),
-        "parts": parts(model, moves.z),
+        "parts": irrep_energy(model, moves.z),
         "law": {"equivariance": ratio(squares, spread), **law(model, moves.z), "images": VIEWS},
         "actions": [
             {
@@ -70,14 +70,12 @@ def inspect(model: Model, world: PoseWorld) -> dict[str, Any]:
     }
 
 
-def parts(model: Model, z: Tensor) -> list[dict[str, Any]] | None:
+def irrep_energy(model: Model, z: Tensor) -> list[dict[str, Any]] | None:
     """The irreducible representations (of learned angles, the nearest) and their shares of the variance of latents z
     [count, dim]; None for a network."""
-    action = model.action
-    if not isinstance(action, Representation):
+    parts = model.action.irrep_parts(model.group)
+    if parts is None:
         return None
-    if isinstance(action, BlockRotation):
-        action = BlockRotation(action.angles, group=model.group)  # pyright: ignore[reportArgumentType]
     energy = (z - z.mean(0)).square().sum(0).cpu().double()
     energy = energy / energy.sum().clamp(min=1e-300)
     return [
@@ -88,31 +86,31 @@ def parts(model: Model, z: Tensor) -> list[dict[str, Any]] | None:
             "dimensions": ranges(part.dims),
             "energy": float(energy[list(part.dims)].sum()),
         }
-        for part in action.parts
+        for part in parts
     ]
 
 
 def retrieval(model: Model, world: PoseWorld) -> dict[str, Any]:
     """As `result.json` has it, on the first few test things with every action that is measured."""
     count = min(len(world.test), RANKED, max(2, SHOWN // len(world.candidates)))
-    found = retrieve(ByModel(model), world, world.test[torch.arange(count)], world.actions)
-    summary = found.summary(list(range(len(world.actions)))) or {}
+    ranks = retrieve(ByModel(model), world, world.test[torch.arange(count)], world.actions)
+    summary = ranks.summary(list(range(len(world.actions)))) or {}
     return {**summary, "things": count, "candidates": len(world.candidates)}
 
 
 def inference(model: Model, moves: Moves) -> dict[str, Any]:
-    """How often the action between two views of a thing is named, one action for each view in turn. That of a
-    continuous group is right within `spacing` degrees, the distance of its candidates from each other."""
+    """How often the action between two views of a thing is inferred, one action per view, in turn. In a continuous
+    group an action is right within `spacing` degrees, the distance of the candidates from each other."""
     group, views = model.group, torch.arange(len(moves.z), device=moves.z.device)
     turn = views % len(moves.k)
     error = group.distance(model.infer_action(moves.z, moves.after[turn, views]), moves.k[turn])
-    apart = 0.0 if group.order else spacing(candidates(group), group)
+    apart = 0.0 if group.order else spacing(group.candidates(), group)
     right = int((error <= apart + 1e-3).sum())
-    found = {"pairs": len(views), "right": right, "accuracy": right / len(views)}
-    return found if group.order else {**found, "spacing": apart, "median_error": float(error.median())}
+    counts = {"pairs": len(views), "right": right, "accuracy": right / len(views)}
+    return counts if group.order else {**counts, "spacing": apart, "median_error": float(error.median())}
 
 
-def spacing(elements: Tensor, group: Any) -> float:
+def spacing(elements: Tensor, group: Group) -> float:
     """How far an element is from the nearest other, in degrees: the median over the first of them."""
     some = elements[:MEASURED]
     far = group.distance(some[:, None], elements)

@@ -64,7 +64,7 @@ def starting_angles(transitions: LabelledTransitions, count: int, generator: tor
         draw = single.draw(generator)
         assert draw.target is not None
         reached[draw.context] += f[draw.target[:, 0]] / draws
-    found = turns(f, reached, generator)
-    if not len(found):
+    angles = turns(f, reached, generator)
+    if not len(angles):
         raise RunError("no turn stands out in the pairs of images: use --angle-start random")
-    return found[torch.arange(count) % len(found)] / k
+    return angles[torch.arange(count) % len(angles)] / k

@@ -13,7 +13,7 @@ from brojepa.models.actions.base import LatentAction
 
 class Additive(nn.Module):
     """k -> k v with one learned vector v, so that the embedding of +3 is three times that of +1; where an action has
-    several coordinates (two digits, a turn of space), a vector for each."""
+    several coordinates (two digits, a turn of space), one vector per coordinate."""
 
     def __init__(self, group: Group, dim: int) -> None:
         super().__init__()
@@ -25,9 +25,9 @@ class Additive(nn.Module):
 
 
 class Lookup(nn.Module):
-    """A learned vector for each action -(n-1)..(n-1); rows of unseen actions are never trained."""
+    """One learned vector per action -(n-1)..(n-1); rows of unseen actions are never trained."""
 
-    def __init__(self, group: Cyclic, dim: int) -> None:
+    def __init__(self, group: Group, dim: int) -> None:
         super().__init__()
         self.group, self.table = group, nn.Embedding(group.buckets, dim)
 
@@ -38,7 +38,7 @@ class Lookup(nn.Module):
 class Linear(nn.Module):
     """The number k through a small network."""
 
-    def __init__(self, group: Cyclic, dim: int) -> None:
+    def __init__(self, group: Group, dim: int) -> None:
         super().__init__()
         self.net = nn.Sequential(nn.Linear(1, dim), nn.ReLU(), nn.Linear(dim, dim))
 
@@ -54,7 +54,7 @@ def fourier_features(x: Tensor) -> Tensor:
 class Fourier(nn.Module):
     """sin k, cos k, sin 2k, cos 2k, projected."""
 
-    def __init__(self, group: Cyclic, dim: int) -> None:
+    def __init__(self, group: Group, dim: int) -> None:
         super().__init__()
         self.project = nn.Linear(4, dim)
 
@@ -65,7 +65,7 @@ class Fourier(nn.Module):
 class Hybrid(nn.Module):
     """A learned vector for the sign of k beside Fourier features of its magnitude."""
 
-    def __init__(self, group: Cyclic, dim: int) -> None:
+    def __init__(self, group: Group, dim: int) -> None:
         super().__init__()
         self.sign, self.project = nn.Embedding(3, dim // 2), nn.Linear(4, dim - dim // 2)
 
@@ -80,7 +80,7 @@ EMBEDDINGS = {"additive": Additive, "lookup": Lookup, "linear": Linear, "fourier
 
 
 class MLPAction(LatentAction):
-    """The unconstrained latent action: an MLP (two hidden layers of 256) reads z and an embedding of k.
+    """(z, k) -> an MLP (two hidden layers of 256) of z and an embedding of k: the unconstrained latent action.
 
     Args:
         dim: latent dimension read; `out_dim` the one written, the same unless given.
@@ -88,8 +88,8 @@ class MLPAction(LatentAction):
         embedding: additive for every group; lookup, linear, fourier or hybrid for cycles.
         scale: k is multiplied by this before it is embedded (lookup aside): 1 in the paper; 2 pi / n makes
             the Fourier features periodic in n.
-        activation: of the hidden layers, relu or gelu. Units of the latter do not die of numbers far from those that
-            they were trained on.
+        activation: of the hidden layers, relu or gelu. Units of gelu keep a gradient on numbers far from those that
+            they were trained on; units of relu may die.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class MLPAction(LatentAction):
         if activation not in ACTIVATIONS:
             raise unknown("activation", activation, ACTIVATIONS)
         self.group = Cyclic(group) if isinstance(group, int) else group
-        if embedding != "additive" and not isinstance(self.group, Cyclic):
+        if embedding != "additive" and self.group.cycle is None:
             raise RequestError(f"the {embedding} embedding is for cycles, not for {self.group}: use additive")
         self.dim, self.out_dim = dim, out_dim or dim
         self.scale = 1.0 if embedding == "lookup" else scale

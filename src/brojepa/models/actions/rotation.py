@@ -1,19 +1,18 @@
-"""The paper's latent action: planes that turn, of cycles and tori, by angles that may be learned."""
+"""The paper's latent action: planes that turn, for cycles and tori, by angles that may be learned."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Literal, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from brojepa.errors import RequestError
-from brojepa.groups import Abelian, Cyclic, Irrep
-from brojepa.groups.group import rotation
-from brojepa.models.actions.base import LatentAction
-from brojepa.models.actions.representation import Part, Representation, parts_of, table
+from brojepa.groups import Cyclic, Group, Irrep
+from brojepa.models.actions.blocks import BlockAction
+from brojepa.models.actions.parts import Part, parts_of
 
 AngleRange = Literal["symmetric", "positive"]
 
@@ -27,13 +26,13 @@ def harmonics(n: int, blocks: int, lowest: int = 0) -> Tensor:
     return torch.arange(blocks) % period + lowest
 
 
-class BlockRotation(Representation):
+class BlockRotation(BlockAction):
     """z -> R(k theta) z with R block-diagonal in 2x2 rotations, so R(j) R(k) = R(j + k).
 
     Args:
-        theta: angles in radians, [dim / 2], or [1] for one angle shared by all planes; for a torus one for each
-            factor, [dim / 2, factors], whose turns add up.
-        dim: latent dimension, even. May be left out where theta has one angle a plane.
+        theta: angles in radians, [dim / 2], or [1] for one angle shared by all planes; for a torus one per factor,
+            [dim / 2, factors], whose turns add up.
+        dim: latent dimension, even. May be left out where theta has one angle per plane.
         learned: make the angles a parameter.
         group: whose frequencies the angles are, where that is known; `print` then shows them as a table.
 
@@ -48,9 +47,9 @@ class BlockRotation(Representation):
     """
 
     def __init__(
-        self, theta: Tensor, dim: int | None = None, *, learned: bool = False, group: Abelian | None = None
+        self, theta: Tensor, dim: int | None = None, *, learned: bool = False, group: Group | None = None
     ) -> None:
-        LatentAction.__init__(self)
+        super().__init__()
         theta = torch.as_tensor(theta, dtype=torch.float32)
         theta = theta if theta.ndim == 2 else theta.reshape(-1)
         dim = 2 * len(theta) if dim is None else dim
@@ -60,7 +59,7 @@ class BlockRotation(Representation):
             raise RequestError(f"{dim // 2} planes need {dim // 2} angles or one shared angle, got {len(theta)}")
         self.dim = self.out_dim = dim
         self.theta = nn.Parameter(theta) if learned else nn.Buffer(theta)
-        self.group = group  # pyright: ignore[reportAttributeAccessIssue]
+        self.group = group
 
     @classmethod
     def single(cls, dim: int, n: int) -> BlockRotation:
@@ -69,13 +68,15 @@ class BlockRotation(Representation):
 
     @classmethod
     def multi(cls, dim: int, n: int, lowest: int = 0) -> BlockRotation:
-        """A fixed frequency for each plane: theta_i = 2 pi / n * harmonics(n)_i."""
+        """One fixed frequency per plane: theta_i = 2 pi / n * harmonics(n)_i."""
         return cls(2 * math.pi / n * harmonics(n, dim // 2, lowest), dim, group=Cyclic(n))
 
     @classmethod
-    def of(cls, group: Abelian, copies: Mapping[str, int] | str) -> BlockRotation:
+    def of(cls, group: Group, copies: Mapping[str, int] | str) -> BlockRotation:
         """Fixed frequencies of a cycle, the circle or a torus, as `Representation` takes them. Copies of a
-        representation of dimension 1 are laid into planes by twos, so there must be an even number of them."""
+        representation of dimension 1 fill planes in pairs, so there must be an even number of them."""
+        if group.periods is None:
+            raise RequestError(f"{group} does not only turn planes: use Representation")
         theta = []
         for part in parts_of(group, copies):
             if len(part.dims) % 2:
@@ -108,25 +109,33 @@ class BlockRotation(Representation):
         theta = self.theta.float()
         return k[..., None].float() * theta if theta.ndim == 1 else k.float() @ theta.T
 
-    def normalise(self, z: Tensor) -> Tensor:
-        """Frequency by frequency where they are known, else all planes together."""
-        return LatentAction.normalise(self, z) if self.group is None else super().normalise(z)
-
-    def _blocks(self, k: Tensor) -> list[Tensor]:
+    def blocks(self, k: Tensor) -> list[Tensor]:
+        """Cosine and sine of every plane's turn, [..., planes] each."""
         turn = self.turn(k)
         return [turn.cos(), turn.sin()]
 
-    def _undone(self, blocks: list[Tensor]) -> list[Tensor]:
+    def inverse_blocks(self, blocks: list[Tensor]) -> list[Tensor]:
         return [blocks[0], -blocks[1]]
 
-    def _move(self, z: Tensor, blocks: list[Tensor]) -> Tensor:
+    def move(self, z: Tensor, blocks: list[Tensor]) -> Tensor:
         cos, sin = blocks  # (x, y) -> (x cos - y sin, y cos + x sin)
         xy = z.float().unflatten(-1, (-1, 2))
         return (xy * cos[..., None] + xy.flip(-1) * torch.stack((-sin, sin), -1)).flatten(-2).to(z.dtype)
 
-    def matrix(self, k: Tensor | int) -> Tensor:
-        turn = self.turn(torch.as_tensor(k, device=self.theta.device)).expand(self.dim // 2)
-        return torch.block_diag(*rotation(turn))
+    def nearness(self, z: Tensor, w: Tensor, k: Tensor) -> Tensor:
+        """<act(z, k), w>: lengths are kept, so |act(z, k) - w|^2 is least where it is largest.
+
+        With planes as complex numbers, a turn by t adds Re(w conj(z) exp(-i t)): no action is carried out.
+        """
+        (x, y), (u, v) = (latent.float().unflatten(-1, (-1, 2)).unbind(-1) for latent in (z, w))
+        turn = self.turn(k).expand(-1, self.dim // 2)
+        return (x * u + y * v) @ turn.cos().T + (x * v - y * u) @ turn.sin().T
+
+    def undecayed(self) -> list[nn.Parameter]:
+        return [self.theta] if isinstance(self.theta, nn.Parameter) else []
+
+    def logged(self) -> dict[str, Any]:
+        return {"angles": self.theta.tolist()} if self.learned_angles else {}
 
     @property
     def angles(self) -> Tensor:
@@ -139,32 +148,36 @@ class BlockRotation(Representation):
 
     @property
     def period(self) -> int | None:
-        return self.group.n if isinstance(self.group, Cyclic) and not self.learned_angles else None
+        return None if self.group is None or self.learned_angles else self.group.cycle
 
-    @property
-    def parts(self) -> list[Part]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The irreducible representations that the angles are those of, to the nearest."""
-        group = cast(Abelian, self.group)
+    def irrep_parts(self, group: Group) -> list[Part] | None:
+        """The irreducible representations of a group that are nearest to the angles; None if it does not turn planes.
+
+        >>> [(part.irrep.name, part.dims) for part in BlockRotation.multi(8, n=4).irrep_parts(Cyclic(4))]
+        [('0', (0, 1, 4, 5)), ('1', (2, 3, 6, 7))]
+        """
+        if group.periods is None:
+            return None
         angles = self.angles.detach().cpu().double()
         periods = torch.tensor(group.periods, dtype=torch.float64)
         frequencies = (angles.reshape(self.dim // 2, -1) * periods / (2 * math.pi)).round()
-        planes: dict[str, tuple[Irrep, list[int]]] = {}
         known = {i.frequency: i for i in group.irreps(int(frequencies.abs().max()) if group.order is None else None)}
+        wraps = group.periods if group.order else [0] * len(group.periods)
+        planes: dict[str, tuple[Irrep, list[int]]] = {}
         for plane, row in enumerate(frequencies.long().tolist()):
-            irrep = next(known[f] for f in _mirrors(group, row) if f in known)
+            irrep = next(known[f] for f in _written(row, wraps) if f in known)
             planes.setdefault(irrep.name, (irrep, []))[1].extend((2 * plane, 2 * plane + 1))
         return [Part(irrep, len(dims) // irrep.dim, tuple(dims)) for irrep, dims in planes.values()]
-
-    def __str__(self) -> str:
-        return repr(self) if self.group is None else table(str(self.group), self.parts)
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, angles={len(self.theta)}, learned={self.learned_angles}"
 
 
-def _mirrors(group: Abelian, frequency: list[int]) -> list[tuple[int, ...]]:
-    """The ways to write a frequency and its mirror image, which turns planes the other way round."""
-    wraps = [p if group.order is not None else 0 for p in group.periods]
+def _written(frequency: list[int], wraps: Sequence[int]) -> list[tuple[int, ...]]:
+    """The ways to write a frequency and its negative, which turns planes the other way round.
+
+    wraps: per factor, the number of frequencies after which they repeat; 0 for never.
+    """
     ways = []
     for sign in (1, -1):
         near = [sign * f - p * round(sign * f / p) if p else sign * f for f, p in zip(frequency, wraps, strict=True)]

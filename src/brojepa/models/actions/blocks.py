@@ -1,0 +1,68 @@
+"""What `Representation` and `BlockRotation` share: a block-diagonal, orthogonal matrix per action."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from brojepa.groups import Element, Group
+from brojepa.models.actions.base import LatentAction
+from brojepa.models.actions.parts import table
+
+
+class BlockAction(LatentAction):
+    """z -> rho(k) z with rho(k) orthogonal and block-diagonal. A subclass says what the blocks are.
+
+    group: whose representation rho is, or None where that is not known.
+    """
+
+    group: Group | None
+
+    def blocks(self, k: Tensor) -> list[Tensor]:
+        """What rho(k) is made of, as `move` and `inverse_blocks` take it: tensors that begin with the batch of k."""
+        raise NotImplementedError
+
+    def inverse_blocks(self, blocks: list[Tensor]) -> list[Tensor]:
+        """The blocks of rho(k)^-1, from those of rho(k)."""
+        raise NotImplementedError
+
+    def move(self, z: Tensor, blocks: list[Tensor]) -> Tensor:
+        """rho(k) z, from the blocks of rho(k): [..., dim] -> [..., dim]."""
+        raise NotImplementedError
+
+    def act(self, z: Tensor, k: Tensor | Element) -> Tensor:
+        return self.move(z, self.blocks(torch.as_tensor(k, device=z.device)))
+
+    def matrix(self, k: Tensor | Element) -> Tensor:
+        """rho(k) as a dense [dim, dim] matrix; act(z, k) == z @ matrix(k).T."""
+        device = next((tensor.device for tensor in self.state_dict().values()), None)
+        return self.act(torch.eye(self.dim, device=device), k).mT
+
+    def path(self, latents: Tensor, k: Tensor) -> Tensor:
+        """Map every latent of the walk back to its start by the inverse actions, average, and roll the average
+        forward."""
+        blocks = self.blocks(k)
+        back = latents[:, -1:]
+        for step in reversed(range(k.shape[1])):
+            back = self.move(back, self.inverse_blocks([b[:, step, None] for b in blocks]))
+            back = torch.cat((back, latents[:, step, None]), 1)
+        path = [back.mean(1)]
+        for step in range(k.shape[1]):
+            path.append(self.move(path[-1], [b[:, step] for b in blocks]))
+        return torch.stack(path, 1)
+
+    def normalise(self, z: Tensor) -> Tensor:
+        """Each irreducible representation's part on its own where they are known: no action mixes them, so no part may
+        vanish."""
+        parts = None if self.group is None else self.irrep_parts(self.group)
+        if parts is None:
+            return super().normalise(z)
+        out = torch.empty_like(z)
+        for part in parts:
+            dims = torch.tensor(part.dims, device=z.device)
+            out[..., dims] = super().normalise(z[..., dims])
+        return out
+
+    def __str__(self) -> str:
+        parts = None if self.group is None else self.irrep_parts(self.group)
+        return repr(self) if parts is None else table(str(self.group), parts)
