@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from helpers import checked
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brojepa.algebra.modulus import evidence, indistinguishable, infer_modulus, nearest_harmonics
+from brojepa.algebra.modulus import evidence, explained, indistinguishable, infer_modulus, nearest_harmonics
+from brojepa.groups import Cyclic
+from brojepa.training.display import angles_text
 
 
 @st.composite
@@ -29,15 +32,13 @@ def angles_of(n: int, multiples: list[int] | np.ndarray, noise: float, rng: np.r
 @checked
 @given(harmonics(), st.integers(0, 2**32 - 1))
 def test_the_modulus_is_read_off_noisy_harmonics(given, seed):
-    """The smallest n of which all angles but an eighth are harmonics. Nothing, where there are few different ones, or
-    where few of them are no harmonics of a divisor already."""
+    """The smallest n of which all angles but an eighth are harmonics, or nothing; how often not nothing, is below."""
     n, multiples = given
     found, confidence = infer_modulus(angles_of(n, multiples, 0.001, np.random.default_rng(seed)))
     smallest = n // math.gcd(n, *multiples)
-    different = len({min(m, n - m) for m in multiples})
     beyond = {d: sum(m * d % n > 0 for m in multiples) for d in range(1, smallest) if smallest % d == 0}
     allowed = {smallest} | {d for d, left in beyond.items() if left <= len(multiples) / 8}
-    assert found in allowed or (found is None and (different < 4 or min(beyond.values()) < 3))
+    assert found is None or found in allowed
     assert 0 <= confidence <= 1
 
 
@@ -45,7 +46,7 @@ def test_the_modulus_is_read_off_noisy_harmonics(given, seed):
 @pytest.mark.parametrize(("noise", "strays"), [(0.001, 0), (0.001, 2), (0.005, 1), (0.01, 0), (0.01, 2)])
 def test_errors_and_strays_of_real_runs_do_not_mislead(n, noise, strays):
     """32 planes, harmonics repeated at random. In the worst case, three frequencies of Z_7 and errors of 0.01, it may
-    be left open now and then; what is never seen is a wrong one."""
+    be left open now and then, and so may one of ten where multiples are regular; never seen is a wrong one."""
     rng = np.random.default_rng(n)
     found = []
     for _ in range(10):
@@ -53,7 +54,7 @@ def test_errors_and_strays_of_real_runs_do_not_mislead(n, noise, strays):
         angles[:strays] = rng.uniform(0, 2 * np.pi, strays)
         found.append(infer_modulus(angles)[0])
     assert set(found) <= {n, None}
-    assert found.count(n) >= (8 if noise == 0.01 else 10)
+    assert found.count(n) >= (8 if noise == 0.01 else 10 if noise == 0.001 else 9)
 
 
 @checked
@@ -87,6 +88,103 @@ def test_evidence_of_no_angles():
     assert infer_modulus([])[0] is None
 
 
+Draw = Callable[[np.random.Generator], np.ndarray]
+
+
+def crowded(rng: np.random.Generator) -> np.ndarray:
+    """In an interval of any width, anywhere."""
+    start, width = rng.uniform(-np.pi, np.pi), 10 ** rng.uniform(-3, 0.5)
+    return rng.uniform(start, start + width, 32)
+
+
+def spaced(count: int, largest: float = np.pi, anywhere: bool = False, flipped: bool = False) -> Draw:
+    """Multiples of any angle, in float32; from any start; of any signs."""
+
+    def draw(rng: np.random.Generator) -> np.ndarray:
+        angles = np.arange(1, count + 1) * rng.uniform(0, largest) + anywhere * rng.uniform(0, 2 * np.pi)
+        angles = angles * rng.choice([-1, 1], count) if flipped else angles
+        return angles.astype(np.float32).astype(float)
+
+    return draw
+
+
+def clusters(rng: np.random.Generator) -> np.ndarray:
+    """One to four places where all angles lie, with errors."""
+    places = rng.uniform(0, np.pi, rng.integers(1, 5))
+    return rng.choice(places, 32) + rng.normal(0, 0.001, 32)
+
+
+def unconverged(noise: float, *sizes: int) -> Draw:
+    """26 angles of ten states, and clusters of these sizes anywhere."""
+
+    def draw(rng: np.random.Generator) -> np.ndarray:
+        away = np.repeat(rng.uniform(0, np.pi, len(sizes)), sizes)
+        return np.concatenate([2 * np.pi / 10 * rng.integers(1, 10, 26), away]) + rng.normal(0, noise, 32)
+
+    return draw
+
+
+FAMILIES: dict[str, tuple[Draw, set[int | None]]] = {
+    "between 0 and 1": (lambda rng: rng.uniform(0, 1, 32), {None}),
+    "anywhere": (lambda rng: rng.uniform(0, 2 * np.pi, 32), {None}),
+    "few anywhere": (lambda rng: rng.uniform(0, 2 * np.pi, rng.integers(2, 9)), {None}),
+    "crowded": (crowded, {None}),
+    "spaced": (spaced(32), {None}),
+    "narrowly spaced": (spaced(32, largest=1), {None}),
+    "spaced, flipped": (spaced(32, flipped=True), {None}),
+    "spaced from anywhere": (spaced(32, anywhere=True), {None}),
+    "few spaced": (spaced(8), {None}),
+    "clusters": (clusters, {None}),
+    "a cluster beside ten states": (unconverged(0.001, 6), {None, 10}),
+    "two clusters beside ten states": (unconverged(0.001, 3, 3), {None, 10}),
+    "an exact cluster beside ten states": (unconverged(1e-7, 6), {None, 10}),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_at_most_one_confident_answer_in_a_thousand_is_wrong(family):
+    draw, right = FAMILIES[family]
+    rng = np.random.default_rng(2024)
+    found = [infer_modulus(draw(rng)) for _ in range(1000)]
+    assert sum(n not in right for n, _ in found) <= 1
+    assert all((confidence >= 0.999) == (n is not None) for n, confidence in found)
+
+
+@pytest.mark.parametrize("planes", [1, 8, 32])
+def test_fixed_harmonics_are_recognised_up_to_300(planes):
+    """The first multiples of 2 pi / n, in float32: equally spaced, but by n exactly."""
+    for n in range(2, 301):
+        assert infer_modulus((2 * np.pi / n * np.arange(1, planes + 1)).astype(np.float32))[0] == n
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "planes", "noise", "share"),
+    [(7, 60, 32, 0.0015, 0.99), (60, 300, 32, 0.0015, 0.97), (10, 10, 32, 0.005, 0.99), (26, 26, 32, 0.005, 0.98)]
+    + [(10, 10, planes, 0.0011, share) for planes, share in [(4, 0.9), (5, 0.97), (6, 0.98), (8, 0.99)]],
+)
+def test_learned_harmonics_are_recognised(least, most, planes, noise, share):
+    """Harmonics drawn at random, with errors of up to the noise. A draw may be of a shorter cycle."""
+    rng = np.random.default_rng(planes)
+    right = 0
+    for _ in range(200):
+        n = int(rng.integers(least, most + 1))
+        multiples = rng.integers(1, n, planes)
+        found = infer_modulus(2 * np.pi / n * multiples + rng.uniform(-noise, noise, planes))[0]
+        smallest = n // math.gcd(n, *multiples.tolist())
+        assert found in (smallest, None) or sum(m * found % n > 0 for m in multiples) <= planes / 8
+        right += found == smallest
+    assert right >= share * 200
+
+
+def test_the_reason_tells_no_cycle_from_too_little_said():
+    rng = np.random.default_rng(0)
+    assert explained(rng.uniform(0, 2 * np.pi, 32))[2] == "none"
+    assert explained(np.arange(1, 33) * 0.0731 + rng.normal(0, 0.001, 32))[2] == "many"  # 2 pi / 86, or not
+    assert explained([2 * np.pi / 10 + 0.001])[2] == "many"
+    assert explained([0.0, 0.0])[2] == "many"
+    assert explained(2 * np.pi / 10 * np.array([1, 3, 4]))[2] is None
+
+
 @checked
 @given(st.integers(2, 40), st.lists(st.integers(-80, 80), min_size=1, max_size=8))
 def test_states_that_look_alike_are_counted(n, multiples):
@@ -104,3 +202,12 @@ def test_an_angle_between_harmonics_tells_states_apart():
     gap = 2 * np.pi / 10
     assert indistinguishable([8 * gap + 0.01], 10) == 2
     assert indistinguishable([8 * gap + 0.2 * gap], 10) == 1
+
+
+def test_training_tells_distances_as_shares_of_the_gap():
+    """Within 0.02 of a multiple of 2 pi / 300 are all angles; what is near depends on the gap."""
+    ten, many = 2 * np.pi / 10, 2 * np.pi / 300
+    assert angles_text([ten + 0.0011, 4 * ten], Cyclic(10)) == (
+        "2 of 2 angles near a multiple of 2π/10 (largest distance 0.0011, 0.0035 of half the gap); multiples 1, 4"
+    )
+    assert angles_text([1.5 * many - 1e-6, 4 * many], Cyclic(300)).startswith("1 of 2 angles near a multiple of 2π/300")

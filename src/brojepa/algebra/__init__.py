@@ -42,8 +42,16 @@ def inspect(model: Model, data: Split | World) -> dict[str, Any]:
         return inspect_labelled(model, data.test if isinstance(data, World) else data)
 
 
-def inspect_run(path: str | Path, data_dir: str | Path | None = None, device: str = "auto") -> dict[str, Any]:
-    """Inspect a run on the test images of its own world, or of the images in `data_dir`."""
+def inspect_run(
+    path: str | Path,
+    data_dir: str | Path | None = None,
+    device: str = "auto",
+    *,
+    world: World | None = None,
+    trust: bool = False,
+) -> dict[str, Any]:
+    """Inspect a run on the test images of its own world, of the images in `data_dir`, or of the world given; `trust`
+    imports the own code that the run names."""
     run = Run(Path(path))
-    model, world = load(run.path, device), world_of(run, data_dir)
+    model, world = load(run.path, device, trust=trust), world_of(run, data_dir, world)
     return {"run": str(path), "world": world.title, **inspect(model, world)}

@@ -67,12 +67,15 @@ def _cycles(found: dict[str, Any]) -> list[str]:
     count = 1 if len({str(plane["angle"]) for plane in rotation["planes"]}) == 1 else len(rotation["planes"])
     told = f"{count} {how} angle{'' if count == 1 else 's'} alone"
     if cycle:
-        lines = [_cycle(rotation["modulus"], rotation["confidence"], f"the world has {n} states", told)]
+        parts = (rotation["modulus"], rotation["confidence"], rotation.get("reason"))
+        lines = [_cycle(*parts, f"the world has {n} states", told)]
     else:
-        factors = zip(rotation["modulus"], rotation["confidence"], found["group"].split("x"), strict=True)
+        names = found["group"].split("x")
+        reasons = rotation.get("reason") or [None] * len(names)
+        factors = zip(rotation["modulus"], rotation["confidence"], reasons, names, strict=True)
         lines = [
-            f"Factor {i}: {_cycle(modulus, confidence, f'it is {factor}', told)}"
-            for i, (modulus, confidence, factor) in enumerate(factors, 1)
+            f"Factor {i}: {_cycle(modulus, confidence, reason, f'it is {factor}', told)}"
+            for i, (modulus, confidence, reason, factor) in enumerate(factors, 1)
         ]
     alike = rotation["alike"]
     if alike > 1:
@@ -86,10 +89,12 @@ def _cycles(found: dict[str, Any]) -> list[str]:
     return [*lines, f"Its frequencies tell all {n} states apart."]
 
 
-def _cycle(modulus: int | None, confidence: float, truth: str, told: str) -> str:
+def _cycle(modulus: int | None, confidence: float, reason: str | None, truth: str, told: str) -> str:
+    if modulus is None and reason == "many":
+        asked = f"the best guess has confidence {min(confidence, 0.9989):.4f}, 0.999 is asked"
+        return f"The length of the cycle is more than {told} can tell ({truth}): {asked}."
     if modulus is None:
-        sure = f"the best guess has confidence {confidence:.3f}, 0.999 is asked"
-        return f"No finite cycle can be read off {told}: {sure}."
+        return f"No finite cycle can be read off {told}: they are near the multiples of 2π/n for no n that is tried."
     sure = "above 0.9999" if confidence > 0.9999 else f"{confidence:.4f}"
     return f"A cycle of length {modulus} ({truth}), read off {told}; confidence {sure}."
 

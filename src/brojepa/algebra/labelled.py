@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from brojepa.algebra.laws import law, ratio, squared, variance
-from brojepa.algebra.modulus import NEAR, SETTLED, infer_modulus, nearest_harmonics
+from brojepa.algebra.modulus import NEAR, SETTLED, explained, nearest_harmonics
 from brojepa.errors import RequestError
 from brojepa.evaluation import ROWS, Latents, evaluating, moved
 from brojepa.groups import Cyclic, Group
@@ -76,14 +76,14 @@ def rotation(model: Model, prototypes: Tensor) -> dict[str, Any] | None:
     far = np.abs([f["residual"] for f in factors])  # [factors, planes]
     settled = np.all(far <= SETTLED * math.pi / np.array(periods)[:, None], axis=0)
     used = np.array(energy) >= USED / len(energy)
-    harmonics = torch.tensor([f["harmonic"] for f in factors], dtype=torch.float64).T[torch.from_numpy(used)]
-    alike = _alike(group.elements.double() / torch.tensor(periods), harmonics) if settled[used].all() else 1
+    alike = look_alikes(angles[used], group)
     names = ("angle", "harmonic", "residual", "inferred_harmonic", "inferred_residual")
     return {
         "planes": [{**{name: value(name, i) for name in names}, "energy": share} for i, share in enumerate(energy)],
         "learned": model.action.learned_angles,
         "modulus": value("modulus"),
         "confidence": value("confidence"),
+        "reason": value("reason"),
         "settled": int(settled.sum()),
         "frequencies": _frequencies(model.action, group, energy, far.max(0)),
         "alike": alike,
@@ -95,7 +95,7 @@ def _factor(angles: np.ndarray, n: int, *, alone: bool) -> dict[str, Any]:
     """The angles [planes] of one factor, the multiples of 2 pi / n next to them, and the same for the modulus that they
     speak of. Beside other factors, planes that do not turn under this one say nothing of it."""
     away = np.abs(np.remainder(angles + math.pi, 2 * math.pi) - math.pi)
-    modulus, confidence = infer_modulus(angles if alone else angles[away > NEAR])
+    modulus, confidence, reason = explained(angles if alone else angles[away > NEAR])
     harmonics, residuals = nearest_harmonics(angles, n)
     own = [part.tolist() for part in nearest_harmonics(angles, modulus)] if modulus else [[None] * len(angles)] * 2
     return {
@@ -106,16 +106,25 @@ def _factor(angles: np.ndarray, n: int, *, alone: bool) -> dict[str, Any]:
         "inferred_residual": own[1],
         "modulus": modulus,
         "confidence": float(confidence),
+        "reason": reason,
     }
 
 
-def _alike(share: Tensor, harmonics: Tensor) -> int:
-    """How many elements turn no plane of these harmonics [planes, factors]: so many states look alike.
+def look_alikes(angles: np.ndarray, group: Group) -> int:
+    """How many states look alike to rotations by these angles, [planes, factors]: that many elements turn no plane.
 
-    share: all elements as shares of the periods, [order, factors], or [order] for one factor.
+    1 where every state is told from every other, where some angle has not settled at a frequency of the group, and
+    where the group is continuous.
     """
-    turns = share.reshape(-1, harmonics.shape[1]) @ harmonics.T
-    return int(((turns - turns.round()).abs() < 1e-6).all(1).sum())
+    if group.periods is None or group.order is None:
+        return 1
+    near = [nearest_harmonics(angles[:, i], n) for i, n in enumerate(group.periods)]
+    if any((np.abs(far) > SETTLED * math.pi / n).any() for (_, far), n in zip(near, group.periods, strict=True)):
+        return 1
+    harmonics = np.stack([multiples for multiples, _ in near])  # [factors, planes]
+    share = group.elements.double().numpy().reshape(group.order, -1) / np.array(group.periods)
+    turns = share @ harmonics
+    return int((np.abs(turns - turns.round()) < 1e-6).all(1).sum())
 
 
 def _frequencies(action: LatentAction, group: Group, energy: list[float], far: np.ndarray) -> list[dict[str, Any]]:

@@ -1,44 +1,74 @@
-"""The cycle that a rotation's angles speak of: its length, read off them alone, and the states it cannot tell apart."""
+"""The cycle that a rotation's angles speak of: its length, read off them alone, and the states it cannot tell apart.
+
+A cycle of n states turns every plane by a multiple of 2 pi / n. So n fits angles if n times each of them is near a
+whole turn; the distance, as a share of half a turn, is the angle's share, 0 to 1. Many n fit a few angles. So an n is
+believed only where four other stories would look like it less often than 1 time in 1,000:
+
+1. **The angles, or clusters of them, lie anywhere.** All angles that share a multiple of 2 pi / n, up to sign, are one
+   witness: their mean. Witnesses anywhere have independent uniform shares, so K of them are all as near as u with
+   chance u ** K. A multiple of 0 is no witness: an angle of 0 fits every n.
+2. **The cycle is shorter, and a cluster of angles has not converged.** If a divisor m of n explains all but K' of the
+   witnesses, these alone must speak for n: chance u' ** K', with u' the largest share among them.
+3. **The angles are equally spaced, by anything.** Multiples of one angle are one witness, however many: if the first J
+   multiples have shares of at most u, that angle has one of at most u / J.
+4. **They are equally spaced, and do not start at 0.** Then spacing and start are two witnesses.
+
+Nor is it believed where angles that were passed over as strays may be what makes the cycle longer (`_longer`).
+
+Each chance is multiplied by the price of what was chosen by looking: n times the sum of 1 / m over all m that are tried
+(so that the chances of all n together stay below the doubt), 3 k (k - 1) for n = k m, and a binomial for the strays.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
 
 import numpy as np
 
-LARGEST = 64  # moduli that are tried
-NEAR = 0.02  # radians; angles nearer than this to each other, up to sign, are one witness
-FINEST = 1e-6  # radians; no angle is trusted beyond this
-DOUBT = 1e-3  # the chance that we accept of finding a modulus where there is none
+LARGEST = 360  # moduli that are tried
+NEAR = 0.02  # radians; angles nearer than this to 0 do not turn
+FINEST = 2.0**-23  # the error of an angle in float32, as a share of it
+DOUBT = 1e-3  # the chance that we accept of naming a wrong modulus
 STRAYS = 1 / 8  # the share of angles that may belong to no cycle
+FITS = 0.5  # angles with larger shares are no harmonics
+LONE = 1 / 12  # odds that one witness of at most three has not converged, to that it is a harmonic as the others are
+LONGER = 0.02  # odds, from which on strays may be the harmonics that make the cycle longer
+LOOSE = 0.03  # odds of any multiples of any angle, with errors, to harmonics of a cycle, times the cycle's length
+EXACT = 30  # equal spacing must explain angles this many times better than the cycle does
 SETTLED = 0.1  # an angle nearer to a harmonic than this share of half the gap between harmonics has settled there
 
 Angles = Sequence[float] | np.ndarray
 
 
+class Fit(NamedTuple):
+    """How n fits angles: log10 of the chance of story 1, and which angles are no strays."""
+
+    n: int
+    score: float
+    kept: np.ndarray
+
+
 def evidence(angles: Angles, largest: int = LARGEST) -> np.ndarray:
-    """For n = 1 to `largest`: log10 of the chance that random angles are multiples of 2 pi / n as nearly as these.
+    """For n = 1 to `largest`: log10 of the chance that witnesses anywhere are multiples of 2 pi / n as nearly as these.
 
-    n times an angle is taken modulo a turn; its distance from 0, as a share of half a turn, is uniform between 0 and
-    1 for a random angle. Angles that share a multiple are no independent witnesses: what counts is the mean of each
-    cluster of angles up to sign, which no rotation tells apart from its mirror image. If all but s of d clusters have
-    shares of u or less, the chance is that of d - s or more successes in d trials with probability u. Which clusters
-    are strays, at most an eighth of the angles, is what makes the chance least, and that choice is paid for.
-
-    A multiple of the right n has a larger u, because the same errors weigh more; a divisor has one if it leaves some
-    angle unexplained. So the best n is the smallest that explains them all: even multiples of 2 pi / 10 speak for 5.
+    0 where n does not fit. Up to an eighth of the angles may be strays: those which make the chance least, and that
+    choice is paid for. A multiple of the right n has larger shares, because the same errors weigh more; a divisor has
+    them if it leaves some angle unexplained. So the best n is the smallest that explains them all: even multiples of
+    2 pi / 10 speak for 5.
     """
-    means, sizes = _clusters(angles)
-    return np.array([_chance(means, sizes, n)[0] for n in range(1, largest + 1)])
+    scores = np.zeros(largest)
+    for fit in _fits(_different(angles), largest):
+        scores[fit.n - 1] = fit.score
+    return scores
 
 
 def infer_modulus(angles: Angles, largest: int = LARGEST) -> tuple[int | None, float]:
     """(n, confidence): the n for which all angles but a few are multiples of 2 pi / n, or None where none is certain.
 
-    Confidence is 1 minus the chance that so good an n is found, among all that are tried, for random angles; and for
-    every divisor of n, that the angles which it leaves unexplained fit n so well. The latter guards against strays:
-    nine angles in ten that are tenths of a turn, and one that is near a fiftieth, speak for 10 and not for 50.
+    Confidence is 1 minus the largest chance of the four stories above; it is 0.999 or more where n is named.
 
     >>> infer_modulus([0.62832, 1.88496, -2.51327, 6.28319])[0]
     10
@@ -47,21 +77,31 @@ def infer_modulus(angles: Angles, largest: int = LARGEST) -> tuple[int | None, f
     >>> infer_modulus([0.3, 1.0, 1.9, 2.4, 5.1])[0] is None
     True
     """
-    means, sizes = _clusters(angles)
-    tried: list[tuple[float, float, int]] = []  # the chance of being wrong, the evidence, n
-    for n in range(1, largest + 1):
-        score, share = _chance(means, sizes, n)
-        fits = _shares(means, n) <= share
-        chances = [10.0**score]
-        for divisor in (m for m in range(1, n) if n % m == 0):
-            left = fits & (_shares(means, divisor) > 1.000001 * share * divisor / n)  # as near, in radians
-            chances.append(share ** int(sizes[left].sum()))
-        tried.append((min(1.0, largest * max(chances)), score, n))
-    certain = [(score, chance, n) for chance, score, n in tried if chance < DOUBT]
-    if not certain:
-        return None, 1 - min(tried)[0]
-    _, chance, n = min(certain)
-    return n, 1 - chance
+    n, confidence, _ = explained(angles, largest)
+    return n, confidence
+
+
+def explained(angles: Angles, largest: int = LARGEST) -> tuple[int | None, float, str | None]:
+    """`infer_modulus`, and where it is None the reason: "none" if no n up to `largest` fits the angles, "many" if some
+    do, but no better than they would by chance: the angles cannot tell which, or whether there is a cycle at all."""
+    values = _different(angles)
+    fits = sorted(_fits(values, largest), key=lambda fit: fit.score)
+    least, tried = 1.0, sum(1 / m for m in range(1, largest + 1))
+    for fit in fits:
+        price = fit.n * tried
+        chance = price * 10.0**fit.score
+        if chance < DOUBT:
+            chance = max(chance, _shorter(values, fit))
+        if chance < DOUBT:
+            longer = _longer(values, fit, largest)
+            chance = max(chance, price * _spaced(values, fit), longer / (1 + longer) if longer > LONGER else 0.0)
+            if chance >= DOUBT:
+                return None, 1 - min(1.0, chance), "many"
+        least = min(least, chance)
+        if chance < DOUBT:
+            return fit.n, 1 - chance, None
+    still = bool((np.abs(_wrapped(values)) <= NEAR).all())
+    return None, 1 - least, "many" if fits or still else "none"
 
 
 def nearest_harmonics(angles: Angles, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -90,34 +130,181 @@ def indistinguishable(angles: Angles, n: int) -> int:
     return math.gcd(n, *multiples.ravel().tolist())
 
 
-def _clusters(angles: Angles) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of each cluster of angles up to sign, and how many different angles are in it."""
-    folded = np.abs(_wrapped(np.unique(np.asarray(angles, float).ravel())))
-    folded.sort()
-    parts = np.split(folded, np.flatnonzero(np.diff(folded) > NEAR) + 1) if folded.size else []
-    return np.array([part.mean() for part in parts]), np.array([len(part) for part in parts], int)
+def _different(angles: Angles) -> np.ndarray:
+    return np.unique(np.asarray(angles, float).ravel())
 
 
-def _chance(means: np.ndarray, sizes: np.ndarray, n: int) -> tuple[float, float]:
-    """`evidence` for one n, and the share u within which the clusters that are no strays lie."""
-    shares, most = _shares(means, n), STRAYS * sizes.sum()
-    best = (0.0, 1.0)
-    for least in (1, 2):  # with and without the angles that stand alone
-        kept = sizes >= least
-        order = np.flatnonzero(kept)[np.argsort(-shares[kept], kind="stable")]
-        for strays, worst in enumerate(order):
-            if sizes[~kept].sum() + sizes[order[:strays]].sum() > most:
-                break
-            u, count = float(shares[worst]), len(order)
-            tail = sum(math.comb(count, j) * u ** (count - j) * (1 - u) ** j for j in range(strays + 1))
-            price = 2 * (strays + 1) * (strays + 2)  # the prices' inverses add up to 1
-            best = min(best, (math.log10(max(price * tail, 1e-300)), u))
-    return best
+def _fits(angles: np.ndarray, largest: int) -> list[Fit]:
+    """Every n that fits all angles but strays, with the strays that make its chance least."""
+    count, numbers = len(angles), np.arange(1, largest + 1)
+    if not count:
+        return []
+    folded = np.abs(_wrapped(angles))
+    near = folded[None, :] * numbers[:, None] / (2 * math.pi)
+    multiples = np.round(near)
+    errors = 2 * (near - multiples)  # signed shares
+    shares = np.maximum(np.abs(errors), _finest(angles) * numbers[:, None] / math.pi)
+    order = np.sort(shares, axis=1)
+    most = int(STRAYS * count)
+    rows = np.flatnonzero(order[:, count - 1 - most] <= FITS)
+    if not len(rows):
+        return []
+    shares, errors, order, numbers = shares[rows], errors[rows], order[rows], numbers[rows]
+    multiples = multiples[rows].astype(int)
+    width = int(multiples.max()) + 1
+    keys = multiples + width * np.arange(len(rows))[:, None]
+    finest = np.max(_finest(angles)) * numbers / math.pi
+    best, strays = np.full(len(rows), np.inf), np.zeros(len(rows), int)
+    for s in range(most + 1):
+        limit = order[:, count - 1 - s]
+        kept = shares <= limit[:, None]
+        members = np.bincount(keys[kept], minlength=width * len(rows)).reshape(len(rows), width)
+        sums = np.bincount(keys[kept], errors[kept], minlength=width * len(rows)).reshape(len(rows), width)
+        means = np.abs(sums[:, 1:]) / np.maximum(members[:, 1:], 1)  # a multiple of 0 is no witness
+        witnesses = (members[:, 1:] > 0).sum(1)
+        worst = np.maximum(means.max(1, initial=0), finest)
+        choice = [math.comb(w + s, s) for w in witnesses.tolist()]
+        score = np.log10(choice) + witnesses * np.log10(worst)
+        score = np.where((witnesses > 0) & (limit <= FITS), score, np.inf)
+        strays, best = np.where(score < best, s, strays), np.minimum(score, best)
+    return [
+        Fit(int(numbers[i]), min(float(best[i]), 0.0), shares[i] <= order[i, count - 1 - strays[i]])
+        for i in np.flatnonzero(best < np.inf)
+    ]
 
 
-def _shares(angles: np.ndarray, n: int) -> np.ndarray:
-    """The distance of n times each angle from a whole turn, as a share of half a turn."""
-    return np.maximum(np.abs(_wrapped(n * angles)), FINEST * n) / math.pi
+def _shorter(angles: np.ndarray, fit: Fit) -> float:
+    """The chance that a divisor's cycle, and clusters that have not converged, look like n. 1 if it explains all."""
+    n, finest = fit.n, float(_finest(angles).max())
+    multiples, distances = nearest_harmonics(np.abs(_wrapped(angles)), n)
+    near = fit.kept | (np.abs(distances) <= min(NEAR, FITS * math.pi / n))  # a cluster is taken whole
+    witness = {
+        j: max(abs(median(distances[near & (multiples == j)].tolist())), finest) * n / math.pi
+        for j in {*multiples[fit.kept].tolist()} - {0}
+    }
+    chance = 0.0
+    for k in (k for k in range(2, n + 1) if n % k == 0):  # the divisor is n / k
+        left = [share for j, share in witness.items() if j % k]
+        base = len(witness) - len(left)
+        if base:
+            few = len(left) == 1 and base <= 2
+            price = (LONE if few else 3) * k * (k - 1)  # 3: clusters count alone, together, or as strays
+            chance = max(chance, price * max(left, default=1.0) ** len(left))
+    return chance
+
+
+def _longer(angles: np.ndarray, fit: Fit, largest: int) -> float:
+    """The odds that angles which were passed over are the only ones of k n that are none of n, for any k.
+
+    That is the chance of so few among multiples drawn at random, over the chance that strays are as near."""
+    away = np.abs(nearest_harmonics(angles, fit.n)[1]) > FITS / 2 * math.pi / fit.n
+    strays, count = angles[~fit.kept & away], len(angles)
+    if not len(strays):
+        return 0.0
+    odds = 0.0
+    for k in range(2, largest // fit.n + 1):
+        share = float(np.abs(nearest_harmonics(strays, k * fit.n)[1]).max()) * k * fit.n / math.pi
+        few = math.comb(count, len(strays)) * (k - 1) ** len(strays) / k**count
+        odds = max(odds, few / max(k * (k - 1) * share ** len(strays), 1e-300))
+    return odds
+
+
+def _spaced(angles: np.ndarray, fit: Fit) -> float:
+    """The chance that angles which are equally spaced by anything look like n, far less if these are not so.
+
+    They are if a shift leads from each angle to another, but for a few, far more exactly than n fits; or if the
+    multiples that n takes them for are so regular that multiples drawn at random would not be.
+    """
+    n, far = fit.n, np.abs(nearest_harmonics(angles, fit.n)[1])
+    kept = angles[np.argsort(far, kind="stable")[: len(angles) - int(STRAYS * len(angles))]]
+    signed, distances = nearest_harmonics(kept, n)
+    share = max(float(np.abs(distances).max()), float(_finest(kept).max())) * n / math.pi
+    units = [u for u in range(1, n // 2 + 1) if math.gcd(u, n) == 1] or [1]
+    both = np.concatenate([kept, -kept])
+    tolerance = max(share * math.pi / n / EXACT, 2 * float(_finest(kept).max()))
+    start, anywhere = share / len(kept), 2 * share**2 / len(kept)
+    if len(kept) >= 3 and not _shifts(both, tolerance):
+        reach, chance = _reach(signed, n, units)
+        start = share / reach * min(1.0, LOOSE / n / chance)
+    if len(kept) <= 3 or not _shifts(kept, tolerance):
+        length, chance = _window(signed, n, units)
+        anywhere = 2 * share**2 / length * min(1.0, LOOSE / n / chance)
+    return max(start, anywhere)
+
+
+def _shifts(angles: np.ndarray, tolerance: float) -> bool:
+    """Whether a shift of the circle leads from each angle to another one, but for the ends and one in eight."""
+    angles = np.sort(np.remainder(angles, 2 * math.pi))
+    count = len(angles)
+    least = count - 2 - count // 8 if count > 8 else count - 2
+    around = np.concatenate([angles - 2 * math.pi, angles, angles + 2 * math.pi])
+    for first in angles[: 1 + count // 8 + 1]:
+        shift = angles[angles - first > 2 * tolerance] - first
+        goal = np.remainder(angles[None, :] + shift[:, None], 2 * math.pi)
+        after = np.searchsorted(around, goal)
+        far = np.minimum(np.abs(around[after] - goal), np.abs(goal - around[after - 1]))
+        if ((far <= tolerance).sum(1) >= max(least, 1)).any():
+            return True
+    return False
+
+
+def _reach(multiples: np.ndarray, n: int, units: list[int]) -> tuple[int, float]:
+    """The least J for which the multiples are, for some unit u of Z_n, different ones of u, 2 u, ..., J u up to sign;
+    and the chance that so small a J is found for as many multiples drawn at random."""
+    turned = multiples[None, :] * np.array(units)[:, None] % n
+    turned = np.sort(np.minimum(turned, n - turned), axis=1)
+    nth = _occurrences(turned)
+    inside = (turned > 0) & (2 * turned < n)
+    values = np.where(
+        inside, np.where(nth % 2 == 0, nth // 2 * n + turned, (nth + 1) // 2 * n - turned), turned + nth * n
+    )
+    reach = max(1, int(values.max(1).min()))
+    k = np.arange(n // 2 + 1)
+    inner = (k > 0) & (2 * k < n)
+    room = np.maximum(0, (reach - k) // n + 1) + np.where(inner, np.maximum(0, (reach + k) // n), 0)
+    return reach, _chance_of_room(room, np.where(inner, 2, 1) / n, len(multiples), len(units))
+
+
+def _window(multiples: np.ndarray, n: int, units: list[int]) -> tuple[int, float]:
+    """The same for different ones of s + u, s + 2 u, ..., s + L u, with any start s, and any u."""
+    apart = math.gcd(n, *(multiples - multiples[0]).tolist())
+    if apart > 1:
+        multiples, n = (multiples - multiples[0]) % n // apart, n // apart
+        units = [u for u in units if 2 * u <= n and math.gcd(u, n) == 1] or [1]
+    turned = np.sort(multiples[None, :] * np.array(units)[:, None] % n, axis=1)
+    nth = _occurrences(turned)
+    ends = (turned[:, None, :] - turned[:, :, None]) % n + nth[:, None, :] * n
+    length = int(ends.max(2).min()) + 1
+    room = length // n + (np.arange(n) < length % n)
+    return length, _chance_of_room(room, np.full(n, 1 / n), len(multiples), n * len(units))
+
+
+def _occurrences(rows: np.ndarray) -> np.ndarray:
+    """How many equal values stand before each value of the sorted rows."""
+    place = np.broadcast_to(np.arange(rows.shape[1]), rows.shape)
+    fresh = np.concatenate([np.ones((len(rows), 1), bool), np.diff(rows, axis=1) != 0], axis=1)
+    return place - np.maximum.accumulate(np.where(fresh, place, 0), axis=1)
+
+
+def _chance_of_room(room: np.ndarray, weights: np.ndarray, count: int, tries: int) -> float:
+    """A bound on the chance that `count` draws of classes with these weights exceed no class's room, in any try.
+
+    The chance is count! times the coefficient of x ** count in the product of the truncated exponential series of
+    weight * x; a coefficient of a series without negative ones is at most its value at x over x ** count, for any x.
+    """
+    x = count * np.geomspace(0.5, 1e6, 60)
+    total = np.full(len(x), math.lgamma(count + 1)) - count * np.log(x)
+    for limit, weight in {*zip(room.tolist(), weights.tolist(), strict=True)}:
+        same = int(((room == limit) & (weights == weight)).sum())
+        powers = np.arange(limit + 1)
+        logs = powers * np.log(weight * x)[:, None] - np.array([math.lgamma(m + 1) for m in powers])
+        total += same * np.logaddexp.reduce(logs, axis=1)
+    return math.exp(max(-600.0, min(0.0, float(total.min()) + math.log(tries))))
+
+
+def _finest(angles: np.ndarray) -> np.ndarray:
+    """Radians; no angle is trusted beyond this."""
+    return np.maximum(FINEST * np.abs(angles), 1e-9)
 
 
 def _wrapped(angles: np.ndarray) -> np.ndarray:
