@@ -7,8 +7,7 @@ from typing import Any
 import torch
 
 from brojepa.runs import Run, checkpoint
-from brojepa.training import Training
-from brojepa.training.display import Reporter
+from brojepa.training import Callback, Training
 
 KINDS: dict[str, dict[str, Any]] = {
     "learned-ema": {"action": "mfr-learned"},
@@ -25,19 +24,19 @@ KINDS: dict[str, dict[str, Any]] = {
 STEPS, EPOCHS = 4, 3  # 480 of the 600 digits are trained on, 120 at a time
 
 
-class Listen(Reporter):
+class Listen(Callback):
     def __init__(self) -> None:
         self.warnings: list[str] = []
         self.resumed: list[bool] = []
         self.done: list[Run] = []
 
-    def started(self, training: Training, resumed: bool) -> None:
+    def begin(self, training: Training, resumed: bool) -> None:
         self.resumed.append(resumed)
 
     def warning(self, text: str) -> None:
         self.warnings.append(text)
 
-    def already_done(self, run: Run) -> None:
+    def found_done(self, run: Run) -> None:
         self.done.append(run)
 
 

@@ -1,6 +1,6 @@
 """brojepa: latent spaces that obey a rule.
 
-JEPA world models whose latent action is a block rotation, after *BRo-JEPA: Learning Modular Transformations in
+JEPA world models whose latent dynamics are a group representation, after *BRo-JEPA: Learning Modular Transformations in
 Latent Space*, with every baseline of the paper.
 
 >>> import brojepa
@@ -14,41 +14,118 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from brojepa.algebra import infer_accuracy, inspect
-    from brojepa.algebra.modulus import indistinguishable, infer_modulus
+    from brojepa.algebra import indistinguishable, infer_accuracy, infer_modulus, inspect, inspect_run
     from brojepa.config import Config
     from brojepa.errors import BrojepaError
-    from brojepa.evaluation import evaluate, evaluate_run
+    from brojepa.evaluation import Evaluator, LabelEvaluator, RetrievalEvaluator, evaluate, evaluate_run, evaluator
     from brojepa.groups import SO2, SO3, Cyclic, Dihedral, Group, Product
-    from brojepa.models import JEPA, Model, Supervised
+    from brojepa.models import (
+        JEPA,
+        BatchMean,
+        Consistency,
+        EMAEncoder,
+        Model,
+        Plan,
+        Relaxed,
+        Sampled,
+        SIGReg,
+        Supervised,
+        Target,
+        Task,
+        VICReg,
+        build,
+    )
     from brojepa.models.actions import BlockRotation, LatentAction, MLPAction, Representation
-    from brojepa.models.planning import Plan
     from brojepa.presets import PRESETS, preset
     from brojepa.runs import Run
     from brojepa.runs.loading import load
-    from brojepa.training import train
-    from brojepa.worlds import World, open_world
+    from brojepa.training import Callback, JsonLines, Learner, LiveTable, Progress, train
+    from brojepa.worlds import (
+        Batch,
+        LabelledTransitions,
+        PoseTransitions,
+        PoseWorld,
+        Sampling,
+        Split,
+        Transitions,
+        World,
+        open_world,
+    )
 
-# Where each public name lives. Imported on first use: torch takes a second, and `brojepa --help` needs none of it.
-_HOME = {
-    "infer_accuracy": "algebra", "inspect": "algebra",
-    "Config": "config",
-    "BrojepaError": "errors",
-    "evaluate": "evaluation", "evaluate_run": "evaluation",
-    "Cyclic": "groups", "Dihedral": "groups", "Group": "groups", "Product": "groups", "SO2": "groups", "SO3": "groups",
-    "JEPA": "models", "Model": "models", "Plan": "models", "Supervised": "models",
-    "BlockRotation": "models.actions", "LatentAction": "models.actions", "MLPAction": "models.actions",
-    "Representation": "models.actions",
-    "indistinguishable": "algebra", "infer_modulus": "algebra",
-    "PRESETS": "presets", "preset": "presets",
-    "Run": "runs", "load": "runs.loading",
-    "train": "training",
-    "World": "worlds", "open_world": "worlds",
+# The public names, by the room each lives in. Imported on first use: torch takes a second, and `brojepa --help` needs
+# none of it.
+_ROOMS = {
+    "algebra": "indistinguishable infer_accuracy infer_modulus inspect inspect_run",
+    "config": "Config",
+    "errors": "BrojepaError",
+    "evaluation": "Evaluator LabelEvaluator RetrievalEvaluator evaluate evaluate_run evaluator",
+    "groups": "Cyclic Dihedral Group Product SO2 SO3",
+    "models": "Consistency JEPA Model Plan SIGReg Supervised Task VICReg build",
+    "models.targets": "BatchMean EMAEncoder Relaxed Sampled Target",
+    "models.actions": "BlockRotation LatentAction MLPAction Representation",
+    "presets": "PRESETS preset",
+    "runs": "Run",
+    "runs.loading": "load",
+    "training": "Callback JsonLines Learner LiveTable Progress train",
+    "worlds": "Batch LabelledTransitions PoseTransitions PoseWorld Sampling Split Transitions World open_world",
 }  # fmt: skip
+_HOME = {name: room for room, names in _ROOMS.items() for name in names.split()}
 __all__ = [
-    "JEPA", "PRESETS", "SO2", "SO3", "BlockRotation", "BrojepaError", "Config", "Cyclic", "Dihedral", "Group",
-    "LatentAction", "MLPAction", "Model", "Plan", "Product", "Representation", "Run", "Supervised", "World", "evaluate",
-    "evaluate_run", "indistinguishable", "infer_accuracy", "infer_modulus", "inspect", "load", "open_world", "preset",
+    "JEPA",
+    "PRESETS",
+    "SO2",
+    "SO3",
+    "Batch",
+    "BatchMean",
+    "BlockRotation",
+    "BrojepaError",
+    "Callback",
+    "Config",
+    "Consistency",
+    "Cyclic",
+    "Dihedral",
+    "EMAEncoder",
+    "Evaluator",
+    "Group",
+    "JsonLines",
+    "LabelEvaluator",
+    "LabelledTransitions",
+    "LatentAction",
+    "Learner",
+    "LiveTable",
+    "MLPAction",
+    "Model",
+    "Plan",
+    "PoseTransitions",
+    "PoseWorld",
+    "Product",
+    "Progress",
+    "Relaxed",
+    "Representation",
+    "RetrievalEvaluator",
+    "Run",
+    "SIGReg",
+    "Sampled",
+    "Sampling",
+    "Split",
+    "Supervised",
+    "Target",
+    "Task",
+    "Transitions",
+    "VICReg",
+    "World",
+    "build",
+    "evaluate",
+    "evaluate_run",
+    "evaluator",
+    "indistinguishable",
+    "infer_accuracy",
+    "infer_modulus",
+    "inspect",
+    "inspect_run",
+    "load",
+    "open_world",
+    "preset",
     "train",
 ]  # fmt: skip
 

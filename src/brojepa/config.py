@@ -12,8 +12,10 @@ import json
 import math
 import types
 from dataclasses import dataclass, field
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from brojepa import parts
 from brojepa.errors import RequestError, unknown
 from brojepa.text import signed
 
@@ -21,6 +23,13 @@ Actions = tuple[int | str, ...]
 WORLDS = ("mnist", "emnist", "torus", "pairs", "rotation", "dihedral", "pose")
 ANGLE_STARTS = ("random", "spectral")
 ROTATIONS = ("sfr-fixed", "sfr-learned", "mfr-fixed", "mfr-learned")
+EMBEDDINGS = ("additive", "lookup", "linear", "fourier", "hybrid")
+
+# A part is one of these names, or a path to own code: see `parts`.
+Encoder = Annotated[str, ("mlp", "cnn", "resnet18")]
+Action = Annotated[str, (*ROTATIONS, *EMBEDDINGS)]
+Target = Annotated[str, ("sampled", "mean", "relaxed")]
+Regulariser = Annotated[str, ("vicreg", "sigreg")]
 
 
 def needs_emnist(world: str) -> bool:
@@ -28,8 +37,38 @@ def needs_emnist(world: str) -> bool:
     return "emnist" in world.replace(":", ",").split(",")
 
 
-def knob(default: Any, help: str, group: str | None = None) -> Any:
-    return field(default=default, metadata={"help": help, "group": group})
+def is_own_world(name: str) -> bool:
+    """Whether a world, or a part that it is made of, is own data or own code: nothing built in has its name."""
+    base, _, rest = name.partition(":")
+    if base not in WORLDS:
+        return True
+    return any(Path(part).is_absolute() or (parts.is_path(part) and is_own_world(part)) for part in rest.split(","))
+
+
+def absolute_world(name: str) -> str:
+    """A world with its own files named by their whole paths, so that it means the same everywhere."""
+    base, colon, rest = name.partition(":")
+    if base in WORLDS:
+        return base + colon + ",".join(map(_absolute, rest.split(",")))
+    return _absolute(name)
+
+
+def _absolute(name: str) -> str:
+    path = Path(name).expanduser()
+    return name if not name or name.partition(":")[0] in WORLDS or not path.exists() else str(path.resolve())
+
+
+def world_folder(name: str) -> str:
+    """What a world is called in a path: mnist, mnist-0-6, torus-mnist-emnist, and a file without its ending."""
+    base, colon, rest = name.partition("@")[0].partition(":")
+    if colon and (base in WORLDS or parts.is_path(name)):
+        return "-".join([base, *(Path(part).stem.replace(":", "-") for part in rest.split(","))])
+    return Path(name.partition("@")[0]).stem
+
+
+def knob(default: Any, help: str, group: str | None = None, formerly: str | None = None) -> Any:
+    """A field with its help text; `group` begins a group of flags, `formerly` is a name that still works."""
+    return field(default=default, metadata={"help": help, "group": group, "formerly": formerly})
 
 
 @dataclass(frozen=True)
@@ -38,92 +77,95 @@ class Config:
 
     world: str = knob(
         "mnist",
-        "mnist, emnist, some of their states as in mnist:0-6, torus, pairs, rotation, dihedral, pose, or a path to "
-        "your own: a directory of IDX files or an .npz",
+        "mnist, emnist, some of their states as in mnist:0-6, torus, pairs, rotation, dihedral, pose, a path to your "
+        "own images (a directory of IDX files or an .npz), or own code",
         "world",
     )
-    train_actions: Actions = knob((-1, 1), "actions trained on, in the words of the world's group: -1,1 or 1:0,0:1")
+    train_actions: Actions = knob((-1, 1), "actions trained on, as the world's group writes them: -1,1 or 1:0,0:1")
     test_actions: Actions | None = knob(None, "actions held out for zero-shot; default: all others but 0")
     validation: int = knob(5000, "training images held out for validation, at most a fifth of them")
 
     method: Literal["jepa", "supervised"] = knob("jepa", "regress latents, or classify the next state", "model")
-    encoder: Literal["mlp", "cnn", "resnet18"] = knob("mlp", "image -> latent")
+    encoder: Encoder = knob("mlp", "image -> latent")
     width: int = knob(1, "channels of the cnn, as a multiple of 24, 48, 96 and 96")
     latent: int = knob(64, "latent dimension; even for rotations")
     standardise: bool = knob(False, "end the encoder with a batch norm: latents of mean 0 and variance 1")
-    normalise: bool = knob(
-        False, "scale every latent to a fixed length, part by part where the action keeps parts apart"
+    normalise: bool = knob(False, "L2-normalise latents, separately in each irrep block")
+    tta: Literal[1, 5] = knob(
+        1,
+        "test-time augmentation: 1 = none, 5 = average latents over the image and four one-pixel shifts",
+        formerly="looks",
     )
-    looks: Literal[1, 5] = knob(
-        1, "outside training, encode an image as it is, or average that with the same moved by a pixel in 4 directions"
+    action: Action = knob(
+        "mfr-fixed", "latent action: single- or multi-frequency rotation, or an MLP with an action embedding"
     )
-    action: Literal[
-        "sfr-fixed", "sfr-learned", "mfr-fixed", "mfr-learned", "additive", "lookup", "linear", "fourier", "hybrid"
-    ] = knob("mfr-fixed", "latent action: single- or multi-frequency rotation, or an MLP with an action embedding")
     angle_range: Literal["symmetric", "positive"] = knob(
         "symmetric", "learned angles start in [-2pi, 2pi] (symmetric) or [0, 2pi] (positive)"
     )
     angle_start: str = knob(
         "random",
-        "learned angles start at random, at turns read off pairs of training images (spectral), or all at one number "
-        "of radians",
+        "where learned angles start: random, spectral (read off pairs of training images), or a number of radians",
     )
     lowest_frequency: Literal[0, 1] = knob(
-        1, "fixed multi-frequency: harmonics 1 to N/2, or 0 to N/2 - 1 as the paper's formula has them"
+        1, "fixed multi-frequency: harmonics 1 to N/2, or 0 to N/2 - 1 as in the paper's formula"
     )
     irreps: str = knob(
         "",
-        "mfr-fixed: copies of the irreducible representations of the world's group, as in '14x0 + 12x1', that make up "
-        "the latent; default: all of them, as evenly as they go",
+        "mfr-fixed: copies of the irreducible representations that make up the latent, as in '14x0 + 12x1'; default: "
+        "all of them, as evenly as possible",
     )
     embedding_scale: float = knob(1.0, "the action number is multiplied by this before it is embedded")
-    activation: Literal["relu", "gelu"] = knob("relu", "of the hidden layers of that MLP")
+    activation: Literal["relu", "gelu"] = knob("relu", "activation of that MLP's hidden layers")
 
-    target: Literal["sampled", "mean", "relaxed"] = knob(
+    target: Target = knob(
         "sampled",
         "what is regressed on: an image of the next state (sampled), the batch mean of that state (mean), or "
         "running state means relaxed along the training actions (relaxed)",
         "target",
     )
     target_encoder: Literal["ema", "stop-gradient", "shared"] = knob(
-        "ema", "a slow copy of the encoder, or the encoder itself, without its gradient or (shared) with it"
+        "ema",
+        "ema: moving average of the encoder; stop-gradient: the encoder, detached; shared: the encoder, with gradient",
     )
-    ema_decay: float = knob(0.996, "decay of the slow copy")
-    relax_steps: int = knob(20, "relaxation steps for target=relaxed")
+    ema_decay: float = knob(0.996, "decay of the moving average")
+    relax_steps: int = knob(20, "relaxation steps for --target relaxed")
 
     invariance: float = knob(25.0, "weight of the distance to the target", "loss")
-    variance: float = knob(25.0, "weight of the variance term; 0 switches it off")
-    covariance: float = knob(1.0, "weight of the covariance term; 0 switches it off")
+    regulariser: Regulariser = knob("vicreg", "what keeps latents from collapsing")
+    variance: float = knob(25.0, "vicreg: weight of the variance term; 0 switches it off")
+    covariance: float = knob(1.0, "vicreg: weight of the covariance term; 0 switches it off")
     covariance_scale: Literal["mean", "dim"] = knob(
-        "mean", "covariance term averaged over entries (mean) or summed over D (dim, original VICReg)"
+        "mean", "vicreg: covariance term averaged over entries (mean) or summed over D (dim, as in the original)"
     )
-    regularise: Literal["predicted", "context"] = knob("predicted", "the latent that variance and covariance act on")
+    sigreg: float = knob(1.0, "sigreg: weight of the distance from an isotropic Gaussian")
+    regularise: Literal["predicted", "context"] = knob("predicted", "the latents that the regulariser acts on")
     consistency: float = knob(0.0, "weight of the composition-consistency loss (makes zero-shot weak)")
     composed_actions: Actions | None = knob(None, "actions composed by that loss; default: the test actions")
 
     epochs: int = knob(25, "passes over the training images", "training")
-    batch_size: int = knob(128, "context images a step")
+    batch_size: int = knob(128, "context images per step")
     every_action: bool = knob(False, "apply every training action to every context image, not one drawn at random")
     even_states: bool = knob(False, "show every state equally often, however many images it has")
-    walk: int = knob(1, "training actions in a row from each context, in a world of poses; every step is predicted")
+    walk: int = knob(1, "worlds of poses: training actions in a row from each context; every step is predicted")
     shift: int = knob(0, "augmentation: move each training image by up to this many pixels")
-    warp: float = knob(
-        0.0, "augmentation: turn, stretch and shear each by a random linear map, 1 plus entries up to this"
-    )
+    warp: float = knob(0.0, "augmentation: random affine warp, identity + U(-w, w) in each matrix entry")
     lr: float = knob(1e-4, "learning rate of AdamW (its peak for one-cycle)")
     weight_decay: float = knob(0.01, "weight decay of AdamW; never on angles")
     angle_lr: float = knob(1.0, "learning rate of learned angles, as a multiple of lr")
     probe_lr: float = knob(10.0, "learning rate of the probe, as a multiple of lr")
     schedule: Literal["constant", "one-cycle"] = knob("constant", "learning rate over the run")
     checkpoint: Literal["best", "last"] = knob("best", "keep the epoch with the lowest validation loss, or the last")
-    precision: Literal["auto", "float32", "bfloat16"] = knob("auto", "of the encoder; auto takes the faster one")
+    precision: Literal["auto", "float32", "bfloat16"] = knob(
+        "auto", "arithmetic of the encoder; auto takes the faster one"
+    )
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             object.__setattr__(self, f.name, _typed(f.name, getattr(self, f.name)))
         for name in ("width", "latent", "epochs", "batch_size", "validation", "walk"):
             self._at_least(name, 2 if name in ("batch_size", "latent") else 1)
-        for name in ("relax_steps", "shift", "invariance", "variance", "covariance", "consistency", "weight_decay"):
+        for name in ("relax_steps", "shift", "invariance", "variance", "covariance", "sigreg", "consistency",
+                     "weight_decay"):  # fmt: skip
             self._at_least(name, 0)
         for name in ("lr", "angle_lr", "probe_lr"):
             if not getattr(self, name) > 0:
@@ -150,7 +192,7 @@ class Config:
         if self.irreps and self.action != "mfr-fixed":
             raise RequestError(f"--irreps {self.irreps!r} is for --action mfr-fixed, got --action {self.action}")
         if self.walk > 1 and self.every_action:
-            raise RequestError(f"--walk {self.walk} draws one action a step: leave out --every-action")
+            raise RequestError(f"--walk {self.walk} draws one action per step: leave out --every-action")
         if self.rotates and self.latent % 2 and not self.irreps:
             raise RequestError(
                 f"--latent {self.latent} is odd: {self.action} turns pairs of dimensions, use {self.latent + 1}"
@@ -166,7 +208,17 @@ class Config:
 
     @property
     def rotates(self) -> bool:
+        """Whether the latent action is one of the built-in rotations."""
         return self.action in ROTATIONS
+
+    @property
+    def own_parts(self) -> dict[str, str]:
+        """The parts that are own code, by kind: {"encoder": "mymodule:MyViT"}."""
+        named = {name: getattr(self, name) for name in (*PARTS, "world")}
+        return {
+            name: value for name, value in named.items()
+            if parts.is_path(value) and (name != "world" or value.partition(":")[0] not in WORLDS)
+        }  # fmt: skip
 
     @property
     def first_angle(self) -> float | None:
@@ -179,6 +231,7 @@ class Config:
 
     def replace(self, **changes: Any) -> Config:
         """A copy with some knobs changed; an unknown name is an error that names the nearest."""
+        changes = {FORMERLY.get(name, name): value for name, value in changes.items()}
         for name in changes:
             if name not in FIELDS:
                 raise unknown("config value", name, FIELDS)
@@ -193,15 +246,20 @@ class Config:
 
     @property
     def hash(self) -> str:
-        """Eight hex digits that name this config, over the values that are not the default, so that a new knob
-        does not rename old runs."""
+        """Eight hex digits that name this config: of the values that are not the default, so that a new knob does
+        not rename old runs, each under the first name that its knob had."""
         plain = Config().to_dict()
-        changed = {k: v for k, v in self.to_dict().items() if v != plain[k]}
+        first = {new: old for old, new in FORMERLY.items()}
+        changed = {first.get(k, k): v for k, v in self.to_dict().items() if v != plain[k]}
         return hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()[:8]
 
 
+_HINTS = get_type_hints(Config, include_extras=True)
 TYPES = get_type_hints(Config)
 FIELDS = {f.name: f for f in dataclasses.fields(Config)}
+FORMERLY = {f.metadata["formerly"]: name for name, f in FIELDS.items() if f.metadata["formerly"]}
+PARTS = tuple(name for name, kind in _HINTS.items() if get_origin(kind) is Annotated)
+"""The knobs that take a built-in name or a path to own code."""
 
 
 def flag(name: str) -> str:
@@ -209,7 +267,9 @@ def flag(name: str) -> str:
 
 
 def options(name: str) -> tuple | None:
-    """The allowed values of a knob that has a fixed list of them."""
+    """The values of a knob that has a list of them; a part may also be a path."""
+    if name in PARTS:
+        return _HINTS[name].__metadata__[0]
     return get_args(TYPES[name]) if get_origin(TYPES[name]) is Literal else None
 
 
@@ -234,15 +294,15 @@ def _word(text: str) -> int | str:
 
 def words(config: Config, base: Config) -> list[str]:
     """The command-line words that turn the base into the config."""
-    said: list[str] = []
+    flags: list[str] = []
     for name in FIELDS:
         value = getattr(config, name)
         if value != getattr(base, name):
             text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-            said.append(
+            flags.append(
                 flag(name) if value is True else f"--no-{flag(name)[2:]}" if value is False else f"{flag(name)}={text}"
             )
-    return said
+    return flags
 
 
 def _is_actions(kind: Any) -> bool:
@@ -253,8 +313,11 @@ def _typed(name: str, value: Any) -> Any:
     """The value in the knob's type, or an error that says what is allowed."""
     kind, allowed = TYPES[name], options(name)
     if allowed:
-        if value not in allowed or isinstance(value, bool):
-            raise unknown(f"value for {flag(name)}", str(value), map(str, allowed))
+        if name in PARTS and isinstance(value, str) and parts.is_path(value):
+            return value
+        if isinstance(value, (bool, list)) or value not in allowed:
+            names = [*map(str, allowed), *([parts.FORM] if name in PARTS else [])]
+            raise unknown(f"value for {flag(name)}", str(value), names)
         return value
     if _is_actions(kind):
         if value is None and kind != Actions:

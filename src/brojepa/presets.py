@@ -123,7 +123,7 @@ PRESETS: dict[str, Config] = {
         for row in rows.split()
     },
     "mnist/fast": FAST,
-    "mnist/best": FAST.replace(shift=2, warp=0.15, looks=5, epochs=45),
+    "mnist/best": FAST.replace(shift=2, warp=0.15, tta=5, epochs=45),
     "emnist/fast": FAST.replace(world="emnist", action="mfr-fixed", target="relaxed", relax_steps=20, epochs=8),
     "pairs/fast": FAST.replace(
         world="pairs", action="mfr-fixed", angle_lr=1.0, target="relaxed", relax_steps=4000, epochs=16

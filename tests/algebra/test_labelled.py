@@ -27,7 +27,7 @@ from brojepa.errors import RequestError
 from brojepa.evaluation import Latents
 from brojepa.models import Model, Task
 from brojepa.text import signed
-from brojepa.training.display import Silent
+from brojepa.training import Callback
 from brojepa.worlds import Split
 
 
@@ -284,7 +284,7 @@ def test_bad_allowed_actions_are_refused(allowed, says):
 
 @pytest.mark.parametrize("start", ["random", "spectral"])
 def test_training_warns_once_of_angles_that_confuse_states(start, monkeypatch, digits, tmp_path):
-    class Heard(Silent):
+    class Heard(Callback):
         said: list[str] = []  # noqa: RUF012
 
         def warning(self, text: str) -> None:
@@ -297,7 +297,7 @@ def test_training_warns_once_of_angles_that_confuse_states(start, monkeypatch, d
     config = helpers.config(
         world=str(digits), encoder="mlp", action="sfr-learned", epochs=3, angle_lr=1e-9, angle_start=start
     )
-    training.train(config, out=tmp_path, reporter=Heard())
+    training.train(config, out=tmp_path, callbacks=[Heard()])
     (text,) = [t for t in Heard.said if "look alike" in t]
     assert "only 5 of 10 states can be told apart" in text
     assert ("--angle-start spectral" in text) == (start == "random"), "no advice that was taken already"
@@ -331,7 +331,7 @@ def test_inspect_prints_a_page_json_and_a_figure(run, cli, tmp_path):
     with Image.open(tmp_path / "a.png") as image:
         assert image.width > 1000
     found = json.loads(cli("inspect", run, "--json").out)
-    split = brojepa.open_world(json.loads((run / "config.json").read_text())["config"]["world"]).test
+    split = brojepa.open_world(json.loads((run / "config.json").read_text())["world_path"]).test
     direct = json.loads(json.dumps(brojepa.inspect(brojepa.load(run), split)))
     assert {name: found[name] for name in direct} == direct
 

@@ -186,7 +186,8 @@ def test_run_directory_holds_what_is_promised(trained: tuple[Path, Outcome], dig
     ]  # fmt: skip
     config = json.loads((path / "config.json").read_text())["config"]
     assert path.parts[-3:] == ("digits", knobs.Config.from_dict(config).hash, "seed-7")
-    assert config["world"] == str(digits.resolve())
+    assert re.fullmatch(r"digits@[0-9a-f]{12}", config["world"]), "own images are known by their content"
+    assert json.loads((path / "config.json").read_text())["world_path"] == str(digits.resolve())
     assert (config["latent"], config["epochs"], config["lr"]) == (32, 4, 3e-3)
     result = json.loads((path / "result.json").read_text())
     promised = (

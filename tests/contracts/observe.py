@@ -135,26 +135,28 @@ def small_worlds(directory: Path) -> tuple[Path, Path]:
     return make_world(directory / "shapes.npz"), make_world(directory / "three.npz", n=3, size=8, train=60, test=30)
 
 
+RENAMED = {"looks": "tta"}
+"""Knobs with a new name; the old one still works, as a hidden flag and in old configs."""
+
+
 def config(values: dict[str, Any], *worlds: Path) -> brojepa.Config:
     values = {"world": "{0}", **SMALL, **values}
     return brojepa.Config().replace(**{**values, "world": values["world"].format(*worlds)})
 
 
-class Reporter:
-    """Hears everything, says nothing; asks for a stop, as Ctrl-C does, after so many steps."""
+class Cut(brojepa.Callback):
+    """Says nothing; asks for a stop, as Ctrl-C does, after that many steps."""
 
-    def __init__(self, cut: int | None = None) -> None:
-        self.cut, self.heard = cut, 0
+    def __init__(self, after: int | None = None) -> None:
+        self.after, self.heard = after, 0
 
-    def progress(self, _: object) -> None:
+    def step(self, training: object) -> None:
         self.heard += 1
-        if self.heard == self.cut:
+        if self.heard == self.after:
             signal.raise_signal(signal.SIGINT)
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return lambda *_, **__: None
+    def warning(self, text: str) -> None:
+        """Warnings are not what is recorded."""
 
 
 def train(wanted: brojepa.Config, out: Path, seed: int = 0, cut: int | None = None) -> brojepa.Run:
@@ -162,7 +164,7 @@ def train(wanted: brojepa.Config, out: Path, seed: int = 0, cut: int | None = No
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return brojepa.train(wanted, seed=seed, out=out, device="cpu", reporter=Reporter(cut))  # pyright: ignore
+        return brojepa.train(wanted, seed=seed, out=out, device="cpu", callbacks=[Cut(cut)])
     except Interrupted:
         if cut is None:
             raise
@@ -192,7 +194,7 @@ def shape(value: Any) -> Any:
 def lost(old: Any, new: Any, where: str = "") -> list[str]:
     """Where a value that is there now breaks a shape that was recorded; keys may be added."""
     if isinstance(old, dict) and isinstance(new, dict):
-        gone = [f"{where}.{key} is gone" for key in old if key not in new]
+        gone = [f"{where}.{key} is gone" for key in old if key not in new and RENAMED.get(key) not in new]
         return gone + [line for key in old if key in new for line in lost(old[key], new[key], f"{where}.{key}")]
     if isinstance(old, list) and isinstance(new, list):
         return [line for part in new for line in lost(old[0], part, f"{where}[]")] if old else []
@@ -203,7 +205,7 @@ def lost(old: Any, new: Any, where: str = "") -> list[str]:
 def restricted(value: Any, old: Any) -> Any:
     """The part of a JSON value that was there when its shape was recorded."""
     if isinstance(old, dict):
-        return {key: restricted(value[key], part) for key, part in old.items()}
+        return {key: restricted(value[key if key in value else RENAMED[key]], part) for key, part in old.items()}
     if isinstance(old, list) and old:
         return [restricted(part, old[0]) for part in value]
     return value

@@ -16,13 +16,13 @@ from brojepa.evaluation import (
     Latents,
     accuracy,
     bank,
+    collapse_signs,
     collapsed,
     count_right,
     evaluate,
     evaluating,
     knn_accuracy,
     rollout_accuracy,
-    spread,
 )
 from brojepa.evaluation import knn as neighbours
 from brojepa.evaluation.knn import Neighbours
@@ -222,7 +222,7 @@ def test_the_bank_is_the_latents_for_jepa_and_acted_on_latents_for_supervised(sm
 
 def test_spread_is_its_definition():
     z = latents(60).z * torch.tensor([3, 2, 1, 1, 1, 0.5, 0.1, 0.01]) + 0.3
-    found = spread(z)
+    found = collapse_signs(z)
     x = z.double().numpy()
     unit = np.array([row / math.sqrt(sum(v * v for v in row)) for row in x])
     assert found["latent_scale"] == pytest.approx(np.mean([x[:, i].std(ddof=1) for i in range(8)]), rel=1e-4)
@@ -237,7 +237,7 @@ def test_spread_is_its_definition():
 def test_spread_tells_healthy_latents_from_collapsed_ones():
     g = torch.Generator().manual_seed(0)
     healthy = torch.randn(2000, 16, generator=g)
-    well = spread(healthy)
+    well = collapse_signs(healthy)
     assert well["latent_std"] == pytest.approx(1, abs=0.05)
     assert well["latent_scale"] == pytest.approx(1, abs=0.05)
     assert well["effective_rank"] == pytest.approx(16, abs=0.2)
@@ -249,9 +249,11 @@ def test_spread_tells_healthy_latents_from_collapsed_ones():
         "the origin, directions still spread": healthy * 1e-2,
         "a line": line,
     }.items():
-        assert collapsed(spread(sick)), name
-    assert spread(line)["effective_rank"] == pytest.approx(1, abs=0.01)
-    assert spread(1e-6 * healthy)["effective_rank"] == pytest.approx(16, abs=0.2), "rank does not depend on scale"
+        assert collapsed(collapse_signs(sick)), name
+    assert collapse_signs(line)["effective_rank"] == pytest.approx(1, abs=0.01)
+    assert collapse_signs(1e-6 * healthy)["effective_rank"] == pytest.approx(16, abs=0.2), (
+        "rank does not depend on scale"
+    )
 
 
 # The whole

@@ -10,8 +10,8 @@ import torch
 from helpers import blobs
 
 from brojepa import groups
+from brojepa.config import world_folder
 from brojepa.figures import style, world
-from brojepa.runs import folder
 from brojepa.worlds import PoseWorld, Split, derived
 from brojepa.worlds.world import World
 
@@ -202,6 +202,6 @@ def test_made_worlds_are_listed_and_checked(cli, tiny, solids):
 
 
 def test_a_world_has_a_safe_name_for_files():
-    assert folder("mnist:0-6") == "mnist-0-6"
-    assert folder("rotation:emnist:a-m") == "rotation-emnist-a-m"
-    assert folder("torus:some/where/a.npz,mnist") == "torus-a-mnist"
+    assert world_folder("mnist:0-6") == "mnist-0-6"
+    assert world_folder("rotation:emnist:a-m") == "rotation-emnist-a-m"
+    assert world_folder("torus:some/where/a.npz,mnist") == "torus-a-mnist"

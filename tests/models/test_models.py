@@ -9,8 +9,9 @@ from helpers import TASK, batch, config, gradients, images_of, model, number
 from torch.nn import functional as F
 
 from brojepa.errors import RequestError
+from brojepa.groups import SO2
 from brojepa.models import JEPA, Supervised, Task, losses
-from brojepa.models.jepa import COMPARED
+from brojepa.models.consistency import COMPARED
 from brojepa.training import optimiser as optimisation
 
 JEPAS = {
@@ -213,7 +214,7 @@ def test_consistency_takes_composed_actions_in_turn():
         act = m.action.act
         m.action.act = lambda z, k: seen.append(k) or act(z, k)
         seen.clear()
-        m._consistency(torch.randn(count, 8, generator=torch.Generator().manual_seed(0)))
+        m.consistency(m.predict, torch.randn(count, 8, generator=torch.Generator().manual_seed(0)))
         return seen[-1]
 
     task = Task(26, (1, 8, 8), (0.3,), (0.4,))
@@ -238,7 +239,7 @@ def test_consistency_fades_in_over_three_tenths_of_the_run():
 def test_a_rotation_is_consistent_by_construction():
     m = model(action="mfr-fixed", consistency=1.0).train()
     z = torch.randn(40, 8, generator=torch.Generator().manual_seed(0))
-    assert number(m._consistency(z)) == pytest.approx(0, abs=1e-10)
+    assert number(m.consistency(m.predict, z)) == pytest.approx(0, abs=1e-10)
 
 
 def test_a_composed_action_out_of_reach_is_refused():
@@ -247,6 +248,19 @@ def test_a_composed_action_out_of_reach_is_refused():
             Task(6, (1, 8, 8), (0.3,), (0.4,)), action="additive", consistency=1.0, train_actions=(2, -2),
             composed_actions=(3,),
         )  # fmt: skip
+
+
+def test_consistency_composes_turns_by_parts_of_a_degree():
+    task = Task(0, (1, 8, 8), (0.3,), (0.4,), SO2())
+    m = model(
+        task, action="additive", consistency=1.0, train_actions=("2.5", "-2.5"), test_actions=("5", "-7.5"),
+    ).train()  # fmt: skip
+    z = torch.randn(6, 8, generator=torch.Generator().manual_seed(0))
+    m.action.net[-1].weight.data *= 0.1  # so that no step is longer than z
+    m.action.net[-1].bias.data.zero_()
+    twice, thrice = m.rollout(z, 2.5, 2)[-1], m.rollout(z, -2.5, 3)[-1]
+    wanted = (F.mse_loss(m.act(z, 5.0), twice) + F.mse_loss(m.act(z, -7.5), thrice)) / 2
+    assert number(m.consistency(m.predict, z)) == pytest.approx(number(wanted), rel=1e-4)
 
 
 @pytest.mark.parametrize("nothing", [{"composed_actions": ()}, {"test_actions": ()}])

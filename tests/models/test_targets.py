@@ -9,11 +9,12 @@ import torch
 from helpers import checked
 from hypothesis import example, given
 from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
 
 from brojepa.models.actions import BlockRotation
 from brojepa.models.encoders import CNN
 from brojepa.models.targets import BatchMean, EMAEncoder, Relaxed, Sampled, relax, state_means
+from brojepa.worlds import Batch
 
 
 def rows(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -164,10 +165,18 @@ def test_an_even_ring_does_not_split_into_two_halves(steps):
 
 # The three targets
 
+ROTATION = BlockRotation.multi(4, 5)
+
+
+def moves(states: Tensor, next_states: Tensor) -> Batch:
+    """A batch of which only the states matter."""
+    nothing = torch.zeros(0)
+    return Batch(nothing, states, nothing, next_states, None)
+
 
 def test_sampled_targets_are_the_latents_of_the_next_states_themselves():
     z = rows(6, 2, 4)
-    target, weight = Sampled()(z, torch.zeros(6), torch.zeros(6, 2), None)
+    target, weight = Sampled()(z, moves(torch.zeros(6), torch.zeros(6, 2)), ROTATION)
     assert target is z
     assert weight is None
     assert Sampled.of_next_state
@@ -177,7 +186,7 @@ def test_batch_means_leave_out_states_that_the_batch_lacks():
     states = torch.tensor([0, 0, 1, 3, 3, 3])  # of 5 states, 2 and 4 are missing
     next_states = (states[:, None] + torch.tensor([-1, 1])) % 5
     z = rows(6, 4)
-    target, weight = BatchMean(5)(z, states, next_states, None)
+    target, weight = BatchMean(5)(z, moves(states, next_states), ROTATION)
     for i in range(6):
         for j in range(2):
             y = int(next_states[i, j])
@@ -191,16 +200,13 @@ def relaxed_target(steps: int = 0) -> Relaxed:
     return Relaxed(5, 4, (-1, 1), steps, momentum=0.9)
 
 
-THETA = BlockRotation.multi(4, 5).angles
-
-
 def test_running_means_start_at_the_first_mean_and_then_move_by_the_momentum():
     target = relaxed_target()
     states = torch.tensor([0, 0, 2, 2])
     first, second = rows(4, 4), rows(4, 4, seed=1)
-    target(first, states, states[:, None], THETA)
+    target(first, moves(states, states[:, None]), ROTATION)
     assert torch.allclose(target.means[0], first[:2].mean(0), atol=1e-6)
-    target(second, torch.tensor([0, 0, 3, 3]), states[:, None], THETA)
+    target(second, moves(torch.tensor([0, 0, 3, 3]), states[:, None]), ROTATION)
     assert torch.allclose(target.means[0], 0.9 * first[:2].mean(0) + 0.1 * second[:2].mean(0), atol=1e-6)
     assert torch.allclose(target.means[2], first[2:].mean(0), atol=1e-6), "absent from the second batch: unchanged"
     assert torch.allclose(target.means[3], second[2:].mean(0), atol=1e-6), "new: taken as it is"
@@ -211,12 +217,12 @@ def test_running_means_start_at_the_first_mean_and_then_move_by_the_momentum():
 def test_running_means_do_not_move_in_eval_mode():
     target = relaxed_target().train()
     states = torch.arange(5)
-    target(rows(5, 4), states, states[:, None], THETA)
+    target(rows(5, 4), moves(states, states[:, None]), ROTATION)
     before = target.means.clone(), target.known.clone()
-    target.eval()(rows(5, 4, seed=1), states, states[:, None], THETA)
+    target.eval()(rows(5, 4, seed=1), moves(states, states[:, None]), ROTATION)
     assert torch.equal(target.means, before[0])
     assert torch.equal(target.known, before[1])
-    target.train()(rows(5, 4, seed=1), states, states[:, None], THETA)
+    target.train()(rows(5, 4, seed=1), moves(states, states[:, None]), ROTATION)
     assert not torch.equal(target.means, before[0])
 
 
@@ -224,8 +230,8 @@ def test_relaxed_targets_are_the_relaxed_running_means_of_known_states():
     target = relaxed_target(steps=3)
     states = torch.tensor([0, 1, 2])  # 3 and 4 were never seen
     next_states = (states[:, None] + torch.tensor([-1, 1])) % 5
-    got, weight = target(rows(3, 4), states, next_states, THETA)
-    wanted = relax_naively(target.means, THETA, (-1, 1), 3)
+    got, weight = target(rows(3, 4), moves(states, next_states), ROTATION)
+    wanted = relax_naively(target.means, ROTATION.angles, (-1, 1), 3)
     assert torch.allclose(got.double(), wanted[next_states], atol=1e-4)
     assert weight.tolist() == [[0, 1], [1, 1], [1, 0]]
     assert {"means", "known"} <= target.state_dict().keys(), "resuming needs them"

@@ -71,12 +71,38 @@ def test_same_path_with_other_images_is_another_run(
     shutil.copytree(digits, world)
     words = ("train", "--world", world, *SMALL, "--epochs", 1, "--out", tmp_path / "out", "--quiet")
     assert cli(*words).code == 0
-    (result,) = (tmp_path / "out").rglob("result.json")
-    result.unlink()
     images = idx.read(world / MNIST.files[0])[0].copy()
     images[0, 0, 0] ^= 1
     idx.write(world / MNIST.files[0], images)
-    assert "holds another run (world " in one_line(cli(*words), 2)
+    assert cli(*words).code == 0
+    assert len(list((tmp_path / "out").rglob("result.json"))) == 2
+
+
+def test_moved_images_are_the_same_run(cli: Cli, digits: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "here" / "digits", tmp_path / "there" / "digits"
+    shutil.copytree(digits, first)
+    words = (*SMALL, "--epochs", 1, "--out", tmp_path / "out")
+    assert cli("train", "--world", first, *words).code == 0
+    second.parent.mkdir()
+    first.rename(second)
+    assert "is finished" in cli("train", "--world", second, *words).out
+    (result,) = (tmp_path / "out").rglob("result.json")
+    assert "no world at" in one_line(cli("eval", result.parent), 2)
+    assert "identical to result.json" in cli("eval", result.parent, "--data-dir", second).out
+
+
+def test_a_finished_run_is_not_returned_for_other_letters(cli: Cli, letters: Path, tmp_path: Path) -> None:
+    """EMNIST is known by its name, so other files under that name are refused."""
+    other = tmp_path / "letters"
+    shutil.copytree(letters, other)
+    words = ("train", "--world", "emnist", *SMALL, "--epochs", 1, "--out", tmp_path / "out", "--data-dir")
+    assert cli(*words, other).code == 0
+    (file,) = other.glob("*test-labels*")
+    labels = idx.read(file)[0].copy()
+    labels[0] = labels[0] % 26 + 1
+    idx.write(file, labels)
+    assert "holds another run" in one_line(cli(*words, other), 2)
+    assert "not found" in one_line(cli(*words, tmp_path / "nowhere"), 2)
 
 
 def test_interrupted_run_exits_130_and_resumes(cli: Cli, digits: Path, tmp_path: Path) -> None:
@@ -273,6 +299,6 @@ def test_eval_on_images_of_another_kind_is_refused(
 
 def test_eval_without_its_world_is_refused(cli: Cli, run: Path) -> None:
     header = json.loads((run / "config.json").read_text())
-    header["config"]["world"] = str(run / "gone")
+    header["world_path"] = str(run / "gone")
     (run / "config.json").write_text(json.dumps(header))
     assert "no world at" in one_line(cli("eval", run), 2)

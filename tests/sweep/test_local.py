@@ -287,8 +287,11 @@ def test_a_run_of_a_sweep_is_the_run_of_the_command(sweep, cli, digits, tmp_path
     (swept,), (alone,) = results(one.out), results(tmp_path / "alone")
     told = [{k: v for k, v in json.loads(f.read_text()).items() if "second" not in k} for f in (swept, alone)]
     assert told[0] == told[1]
-    for name in ("config.json", "env.json"):
-        assert (swept.parent / name).read_text() == (alone.parent / name).read_text()
+    assert (swept.parent / "config.json").read_text() == (alone.parent / "config.json").read_text()
+    environments = [json.loads((file.parent / "env.json").read_text()) for file in (swept, alone)]
+    for environment in environments:
+        assert environment["starts"][0].pop("date")
+    assert environments[0] == environments[1]
     weights = [brojepa.load(file.parent, "cpu").state_dict() for file in (swept, alone)]
     assert weights[0].keys() == weights[1].keys()
     assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())

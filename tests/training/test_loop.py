@@ -14,9 +14,8 @@ from small_runs import EPOCHS, KINDS, STEPS, Listen, same_run
 import brojepa
 from brojepa.errors import RequestError
 from brojepa.runs import checkpoint
-from brojepa.training import Training, train
+from brojepa.training import Callback, Training, train
 from brojepa.training import optimiser as optimisation
-from brojepa.training.display import Reporter
 from brojepa.worlds import open_world
 
 # Seeds
@@ -41,9 +40,9 @@ def test_a_collapse_is_warned_of_and_a_healthy_run_is_not(small, tmp_path):
     collapsed, healthy = Listen(), Listen()
     free = {"variance": 0.0, "covariance": 0.0, "target_encoder": "stop-gradient"}
     shared = {"batch_size": 32, "lr": 3e-3, "epochs": 3}
-    run = train(small(**shared, **free), out=tmp_path, device="cpu", reporter=collapsed)
+    run = train(small(**shared, **free), out=tmp_path, device="cpu", callbacks=[collapsed])
     assert any("collapsed" in text and "--variance" in text for text in collapsed.warnings)
-    other = train(small(**shared), out=tmp_path, device="cpu", reporter=healthy)
+    other = train(small(**shared), out=tmp_path, device="cpu", callbacks=[healthy])
     assert healthy.warnings == []
     for r in (run, other):
         assert [row["epoch"] for row in r.metrics] == [1, 2, 3]
@@ -118,12 +117,12 @@ def test_the_kept_model_is_the_best_by_validation_loss_or_the_last(kind, uncut, 
 def test_a_worse_epoch_does_not_replace_the_best(small, tmp_path):
     """The second epoch is spoiled by a learning rate far too high; the first must be kept, and the last where asked."""
 
-    class Worsen(Reporter):
+    class Worsen(Callback):
         def epoch(self, training: Training, row: dict[str, Any]) -> None:
             training.rates = [1.0] * len(training.rates)
 
     for keep, wanted in (("best", 1), ("last", 2)):
-        run = train(small(epochs=2, checkpoint=keep), out=tmp_path, device="cpu", reporter=Worsen())
+        run = train(small(epochs=2, checkpoint=keep), out=tmp_path, device="cpu", callbacks=[Worsen()])
         assert run.metrics[1]["validation_loss"] > run.metrics[0]["validation_loss"]
         assert run.result["kept_epoch"] == wanted
         assert run.result["validation_loss"] == run.metrics[wanted - 1]["validation_loss"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 
@@ -12,23 +11,10 @@ from helpers import config
 from safetensors.torch import load_file
 
 from brojepa.errors import Interrupted
-from brojepa.training import train
-from brojepa.training.display import Reporter, Table
+from brojepa.training import Callback, train
 from brojepa.training.profile import WINDOW, Profile
 
 SMALL = ["--epochs", 1, "--batch-size", 120, "--encoder", "mlp"]
-
-
-class Recorder(Reporter):
-    """Every moment of a run, by name."""
-
-    def __init__(self) -> None:
-        self.moments: list[str] = []
-
-    def __getattribute__(self, name):
-        if not name.startswith("_") and name != "moments":
-            self.moments.append(name)
-        return super().__getattribute__(name)
 
 
 def steps_in(trace) -> int:
@@ -48,8 +34,7 @@ def small(digits, **values):
 def test_a_profiled_run_has_the_bits_of_one_that_is_not(digits, tmp_path, batch_size, window):
     wanted = small(digits, batch_size=batch_size)
     plain = train(wanted, out=tmp_path / "plain", device="cpu")
-    with Profile(Reporter()) as reporter:
-        profiled = train(wanted, out=tmp_path / "profiled", device="cpu", reporter=reporter)
+    profiled = train(wanted, out=tmp_path / "profiled", device="cpu", callbacks=[Profile(print)])
     a, b = load_file(plain.model_file), load_file(profiled.model_file)
     assert a.keys() == b.keys()
     assert all(torch.equal(a[name], b[name]) for name in a)
@@ -60,10 +45,8 @@ def test_a_profiled_run_has_the_bits_of_one_that_is_not(digits, tmp_path, batch_
 
 
 def test_the_table_says_where_the_time_went(digits, tmp_path):
-    said = io.StringIO()
-    with Profile(Table(said)) as reporter:
-        run = train(small(digits), out=tmp_path, device="cpu", reporter=reporter)
-    lines = said.getvalue().splitlines()
+    lines: list[str] = []
+    run = train(small(digits), out=tmp_path, device="cpu", callbacks=[Profile(lines.append)])
     start = next(i for i, line in enumerate(lines) if line.startswith("profile of steps 3 to 4, "))
     rows = [re.fullmatch(r"(\S.*\S) +([\d,]+) +([\d.]+) +([\d.]+)%", line) for line in lines[start + 2 : start + 17]]
     assert all(rows)
@@ -74,33 +57,17 @@ def test_the_table_says_where_the_time_went(digits, tmp_path):
     assert any(str(run.path / "profile" / "trace.json") in line for line in lines)
 
 
-def test_the_other_reporter_hears_every_moment(digits, tmp_path):
-    """All but notes, which the profile adds, and what a finished run adds."""
-    heard = []
-    for name, wrap in (("plain", lambda r: r), ("profiled", Profile)):
-        inner = Recorder()
-        reporter = wrap(inner)
-        inner.moments.clear()
-        train(small(digits), out=tmp_path / name, device="cpu", reporter=reporter)
-        heard.append(inner.moments.count("progress"))
-    assert heard == [8, 8]
-    moments = {m for m in vars(Reporter) if not m.startswith("_")}
-    inner = Reporter()
-    changed = {m for m in moments if getattr(Profile(inner), m) != getattr(inner, m)}
-    assert changed == {"progress", "finished", "already_done"}
-
-
 def test_a_run_cut_inside_the_window_leaves_no_profiler_on(digits, tmp_path):
-    class Cut(Reporter):
-        def progress(self, training):
+    class Cut(Callback):
+        def step(self, training):
             if training.step == 3:
                 raise Interrupted("cut")
 
-    with Profile(Cut()) as reporter, pytest.raises(Interrupted):
-        train(small(digits), out=tmp_path, device="cpu", reporter=reporter)
+    with pytest.raises(Interrupted):
+        train(small(digits), out=tmp_path, device="cpu", callbacks=[Profile(print), Cut()])
     assert not torch.autograd.profiler._is_profiler_enabled
-    with Profile(Reporter()) as reporter:  # the resumed run is profiled, from a profiler that can start
-        run = train(small(digits), out=tmp_path, device="cpu", reporter=reporter)
+    # the resumed run is profiled, from a profiler that can start
+    run = train(small(digits), out=tmp_path, device="cpu", callbacks=[Profile(print)])
     assert (run.path / "profile" / "trace.json").is_file()
 
 

@@ -19,17 +19,16 @@ from small_runs import KINDS, Listen, same_run
 import brojepa
 from brojepa.errors import Interrupted, RequestError, RunError
 from brojepa.runs import Run, checkpoint
-from brojepa.training import Training, train
-from brojepa.training.display import Reporter
+from brojepa.training import Callback, Training, train
 
 
-class Stop(Reporter):
+class Stop(Callback):
     """A real signal at a step, counted from the start of the run; what a user's Ctrl-C does."""
 
     def __init__(self, at: int, number: int = signal.SIGINT) -> None:
         self.at, self.number = at, number
 
-    def progress(self, training: Training) -> None:
+    def step(self, training: Training) -> None:
         if training.epoch * training.steps + training.step == self.at:
             signal.raise_signal(self.number)
 
@@ -37,7 +36,7 @@ class Stop(Reporter):
 class Crash(Stop):
     """The process goes away at a step: nothing is saved any more."""
 
-    def progress(self, training: Training) -> None:
+    def step(self, training: Training) -> None:
         if training.epoch * training.steps + training.step == self.at:
             raise MemoryError
 
@@ -51,9 +50,9 @@ def test_a_run_cut_anywhere_and_resumed_is_the_run_that_was_not(kind, cuts, smal
     """Step 1, mid-epoch, the last step of an epoch, of the run, and several cuts in one run."""
     for number, cut in zip((signal.SIGINT, signal.SIGTERM), cuts, strict=False):
         with pytest.raises(Interrupted, match="resumes"):
-            train(small(**KINDS[kind]), out=tmp_path, device="cpu", reporter=Stop(cut, number))
+            train(small(**KINDS[kind]), out=tmp_path, device="cpu", callbacks=[Stop(cut, number)])
     ear = Listen()
-    run = train(small(**KINDS[kind]), out=tmp_path, device="cpu", reporter=ear)
+    run = train(small(**KINDS[kind]), out=tmp_path, device="cpu", callbacks=[ear])
     assert ear.resumed == [True]
     same_run(run, uncut(kind))
 
@@ -66,20 +65,20 @@ def test_a_run_that_crashed_goes_on_from_its_last_checkpoint(kind, every_step, s
         monkeypatch.setattr("brojepa.training.loop.SAVE_EVERY", 0.0)
     for _ in range(2):
         with pytest.raises(MemoryError):
-            train(small(**KINDS[kind]), out=tmp_path, device="cpu", reporter=Crash(6))
+            train(small(**KINDS[kind]), out=tmp_path, device="cpu", callbacks=[Crash(6)])
     same_run(train(small(**KINDS[kind]), out=tmp_path, device="cpu"), uncut(kind))
 
 
 def test_a_crash_between_the_model_and_the_checkpoint_does_no_harm(small, uncut, tmp_path):
     """The epoch's model is on disk, the state that led to it is not."""
 
-    class Between(Reporter):
+    class Between(Callback):
         def epoch(self, training: Training, row: dict[str, Any]) -> None:
             if row["epoch"] == 2:
                 raise MemoryError
 
     with pytest.raises(MemoryError):
-        train(small(**KINDS["learned-ema"]), out=tmp_path, device="cpu", reporter=Between())
+        train(small(**KINDS["learned-ema"]), out=tmp_path, device="cpu", callbacks=[Between()])
     same_run(train(small(**KINDS["learned-ema"]), out=tmp_path, device="cpu"), uncut("learned-ema"))
 
 
@@ -87,8 +86,8 @@ def test_a_run_begun_before_a_knob_existed_goes_on(small, uncut, tmp_path):
     """A release that adds a knob keeps the hash of old configs, so what an older one cut must resume."""
     config = small(**KINDS["supervised"])
     with pytest.raises(Interrupted):
-        train(config, out=tmp_path, device="cpu", reporter=Stop(7))
-    run = Run.locate(tmp_path, config, None, 0)
+        train(config, out=tmp_path, device="cpu", callbacks=[Stop(7)])
+    (run,) = map(Run, tmp_path.rglob("seed-0"))
     tensors, meta = checkpoint.load(run.state_file)
     header = json.loads(run.config_file.read_text())
     for old in (meta["config"], header["config"]):
@@ -96,15 +95,31 @@ def test_a_run_begun_before_a_knob_existed_goes_on(small, uncut, tmp_path):
     checkpoint.save(run.state_file, tensors, meta)
     run.config_file.write_text(json.dumps(header))
     ear = Listen()
-    same_run(train(config, out=tmp_path, device="cpu", reporter=ear), uncut("supervised"))
+    same_run(train(config, out=tmp_path, device="cpu", callbacks=[ear]), uncut("supervised"))
     assert ear.resumed == [True]
+
+
+def test_every_start_is_noted(small, tmp_path):
+    """Where the run began stays; each start adds a line that says when, where and from which step."""
+    config = small(**KINDS["supervised"])
+    for cut in (2, 3):
+        with pytest.raises(Interrupted):
+            train(config, out=tmp_path, device="cpu", callbacks=[Stop(cut)])
+        (file,) = tmp_path.rglob("env.json")
+        environment = json.loads(file.read_text())
+        file.write_text(json.dumps(environment | {"torch": "0.1"}))  # as another machine had it
+    run = train(config, out=tmp_path, device="cpu")
+    assert run.environment["torch"] == "0.1"
+    assert [(s["epoch"], s["step"], s["torch"]) for s in run.environment["starts"]] == [
+        (0, 0, torch.__version__), (0, 2, torch.__version__), (0, 3, torch.__version__),
+    ]  # fmt: skip
 
 
 def test_a_state_of_another_seed_is_refused(small, tmp_path):
     config = small(**KINDS["supervised"])
     with pytest.raises(Interrupted):
-        train(config, out=tmp_path, device="cpu", reporter=Stop(7))
-    state = Run.locate(tmp_path, config, None, 0).state_file
+        train(config, out=tmp_path, device="cpu", callbacks=[Stop(7)])
+    (state,) = tmp_path.rglob("latest.safetensors")
     tensors, meta = checkpoint.load(state)
     checkpoint.save(state, tensors, meta | {"seed": 1})
     with pytest.raises(RequestError, match="another config or seed"):
@@ -114,7 +129,7 @@ def test_a_state_of_another_seed_is_refused(small, tmp_path):
 def test_signals_are_handled_as_before_once_a_run_is_over(small, uncut, tmp_path):
     before = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises(Interrupted):
-        train(small(**KINDS["learned-ema"]), out=tmp_path, device="cpu", reporter=Stop(1))
+        train(small(**KINDS["learned-ema"]), out=tmp_path, device="cpu", callbacks=[Stop(1)])
     assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == before
 
 
@@ -160,7 +175,7 @@ def test_a_process_stopped_by_a_signal_is_resumed_by_the_same_command(number, co
 def test_a_finished_run_is_left_as_it_is(small, uncut):
     run, ear = uncut("learned-ema"), Listen()
     before = {p: p.stat().st_mtime_ns for p in run.path.rglob("*.json*")}
-    again = train(small(**KINDS["learned-ema"]), out=run.path.parents[2], device="cpu", reporter=ear)
+    again = train(small(**KINDS["learned-ema"]), out=run.path.parents[2], device="cpu", callbacks=[ear])
     assert again == run
     assert ear.done == [run]
     assert ear.resumed == []
@@ -170,32 +185,34 @@ def test_a_finished_run_is_left_as_it_is(small, uncut):
 def test_a_second_process_on_a_run_is_refused(small, digits, tmp_path, brojepa_process):
     seen = []
 
-    class Meanwhile(Reporter):
-        def started(self, training: Training, resumed: bool) -> None:
+    class Meanwhile(Callback):
+        def begin(self, training: Training, resumed: bool) -> None:
             changed = small().to_dict()
             words = ["--world", digits, "--device", "cpu", "--out", tmp_path, "--quiet"]
             for name in ("latent", "precision", "epochs", "batch_size", "lr", "ema_decay"):
                 words += [f"--{name.replace('_', '-')}", changed[name]]
             seen.append(brojepa_process("train", "mnist/bro-mlp-mfr-fixed", *words))
 
-    train(small(), out=tmp_path, device="cpu", reporter=Meanwhile())
+    train(small(), out=tmp_path, device="cpu", callbacks=[Meanwhile()])
     assert seen[0].code == 1
     assert "is being trained by another process" in seen[0].err
     assert len(list(tmp_path.rglob("result.json"))) == 1
 
 
-def test_a_run_directory_of_another_world_is_refused(small, digits, tmp_path):
-    """The config has a path in it; the images behind that path may have changed."""
+def test_other_images_at_the_same_path_are_another_run(small, digits, tmp_path):
+    """Own images are known by their content."""
     moved = tmp_path / "moved"
     shutil.copytree(digits, moved)
     with pytest.raises(Interrupted):
-        train(small(world=str(moved)), out=tmp_path / "runs", device="cpu", reporter=Stop(2))
+        train(small(world=str(moved)), out=tmp_path / "runs", device="cpu", callbacks=[Stop(2)])
     labels = moved / "train-labels-idx1-ubyte"
     raw = bytearray(labels.read_bytes())
     raw[-1] = (raw[-1] + 1) % 10
     labels.write_bytes(raw)
-    with pytest.raises(RequestError, match=r"holds another run \(world sha256"):
-        train(small(world=str(moved)), out=tmp_path / "runs", device="cpu")
+    ear = Listen()
+    train(small(world=str(moved)), out=tmp_path / "runs", device="cpu", callbacks=[ear])
+    assert ear.resumed == [False]
+    assert len(list((tmp_path / "runs").rglob("config.json"))) == 2
 
 
 # Divergence
@@ -219,14 +236,14 @@ def test_what_is_on_disk_after_a_divergence_is_finite_and_goes_on(every_step, sm
     if every_step:
         monkeypatch.setattr("brojepa.training.loop.SAVE_EVERY", 0.0)
 
-    class Spoil(Reporter):
-        def progress(self, training: Training) -> None:
+    class Spoil(Callback):
+        def step(self, training: Training) -> None:
             if (training.epoch, training.step) == (1, 2):
                 with torch.no_grad():
                     training.log[1, 0] = math.nan  # what a diverged step writes
 
     with pytest.raises(RunError, match="not finite at epoch 2, step 2"):
-        train(small(**KINDS["learned-ema"]), out=tmp_path, device="cpu", reporter=Spoil())
+        train(small(**KINDS["learned-ema"]), out=tmp_path, device="cpu", callbacks=[Spoil()])
     run = Run(next(tmp_path.rglob("config.json")).parent)
     for file in (run.state_file, run.model_file):
         tensors, _ = checkpoint.load(file)
@@ -239,12 +256,12 @@ def test_what_is_on_disk_after_a_divergence_is_finite_and_goes_on(every_step, sm
 def test_a_divergence_late_in_a_run_keeps_the_epochs_before_it(small, tmp_path):
     """The learning rate explodes after the first epoch."""
 
-    class Explode(Reporter):
+    class Explode(Callback):
         def epoch(self, training: Training, row: dict[str, Any]) -> None:
             training.rates = [1e30] * len(training.rates)
 
     with pytest.raises(RunError, match="not finite at epoch 2, step 2"):
-        train(small(), out=tmp_path, device="cpu", reporter=Explode())
+        train(small(), out=tmp_path, device="cpu", callbacks=[Explode()])
     run = Run(next(tmp_path.rglob("config.json")).parent)
     assert len(run.metrics) == 1
     for file in (run.state_file, run.model_file):

@@ -15,8 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from brojepa import JEPA
 from brojepa.bench.stepping import Stepper
 from brojepa.presets import preset
-from brojepa.training import train
-from brojepa.training.display import Reporter
+from brojepa.training import Callback, train
 
 PRESETS = [
     "mnist/fast", "emnist/fast", "mnist/bro-mlp-mfr-fixed", "mnist/bro-mlp-sfr-learned", "mnist/jepa-mlp",
@@ -82,14 +81,14 @@ def test_a_step_waits_for_nothing(name, monkeypatch):
 def test_the_loop_waits_for_nothing_between_its_looks_at_the_loss(digits, tmp_path):
     seen: list[int] = []
 
-    class Look(Reporter):
-        def progress(self, training):
+    class Look(Callback):
+        def step(self, training):
             seen.append(watch.waits)
             watch.calls.clear()
 
     config = preset("mnist/fast").replace(world=str(digits), epochs=1, batch_size=32, precision="float32")
     with Watch() as watch:
-        train(config, out=tmp_path, device="cpu", reporter=Look())
+        train(config, out=tmp_path, device="cpu", callbacks=[Look()])
     assert len(seen) == 15
     assert seen[1:] == [0] * 14
 

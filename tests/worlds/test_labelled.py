@@ -10,7 +10,7 @@ import torch
 from helpers import random_arrays
 
 from brojepa.groups import Cyclic
-from brojepa.worlds import LabelledTransitions, Split, World, transforms
+from brojepa.worlds import LabelledTransitions, Sampling, Split, World, transforms
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def numbers(images: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("actions", [(-1, 1), (1,), (-6, 2, 5, 0)])
 @pytest.mark.parametrize("every_action", [False, True])
 def test_an_epoch(numbered: Split, actions: tuple[int, ...], every_action: bool) -> None:
-    transitions = LabelledTransitions(numbered, Cyclic(7), actions, every_action=every_action)
+    transitions = LabelledTransitions(numbered, Cyclic(7), actions, Sampling(every_action=every_action))
     draw = transitions.draw(seeded(0))
     width = len(actions) if every_action else 1
     contexts = []
@@ -83,10 +83,10 @@ def test_actions_and_targets_are_uniform(numbered: Split) -> None:
 
 
 def test_each_epoch_is_another_and_each_seed_is_the_same(numbered: Split) -> None:
-    transitions = LabelledTransitions(numbered, Cyclic(7), (-1, 1), shift=1)
+    transitions = LabelledTransitions(numbered, Cyclic(7), (-1, 1), Sampling(shift=1))
     generator = seeded(3)
     first, second = transitions.draw(generator), transitions.draw(generator)
-    again = LabelledTransitions(numbered, Cyclic(7), (-1, 1), shift=1).draw(seeded(3))
+    again = LabelledTransitions(numbered, Cyclic(7), (-1, 1), Sampling(shift=1)).draw(seeded(3))
     for name in ("context", "k", "target", "offset"):
         assert torch.equal(getattr(first, name), getattr(again, name))
         assert not torch.equal(getattr(first, name), getattr(second, name))
@@ -94,7 +94,7 @@ def test_each_epoch_is_another_and_each_seed_is_the_same(numbered: Split) -> Non
 
 def test_even_states_are_shown_equally_often(numbered: Split) -> None:
     """300 places for 7 states; a state with fewer images than places repeats them, one with more leaves some out."""
-    transitions = LabelledTransitions(numbered, Cyclic(7), (-1, 1), even_states=True)
+    transitions = LabelledTransitions(numbered, Cyclic(7), (-1, 1), Sampling(even_states=True))
     generator, shown = seeded(0), torch.zeros(300)
     for _ in range(200):
         draw = transitions.draw(generator)
@@ -115,12 +115,12 @@ def test_even_states_are_shown_equally_often(numbered: Split) -> None:
 
 def test_evening_states_that_are_even_shows_every_image_once() -> None:
     split = Split(torch.zeros(60, 1, 2, 2, dtype=torch.uint8), torch.arange(60) % 6)
-    draw = LabelledTransitions(split, Cyclic(6), (1,), even_states=True).draw(seeded(0))
+    draw = LabelledTransitions(split, Cyclic(6), (1,), Sampling(even_states=True)).draw(seeded(0))
     assert sorted(draw.context.tolist()) == list(range(60))
 
 
 def test_no_targets_where_none_are_wanted(numbered: Split) -> None:
-    transitions = LabelledTransitions(numbered, Cyclic(7), (-1, 1), with_targets=False, shift=1)
+    transitions = LabelledTransitions(numbered, Cyclic(7), (-1, 1), Sampling(with_targets=False, shift=1))
     draw = transitions.draw(seeded(0))
     batch = transitions.batch(draw, 0, 50)
     assert draw.target is None
@@ -144,7 +144,7 @@ def test_shift_moves_whole_pixels_and_pads_zeros(shift: int) -> None:
     images, labels, *_ = random_arrays(4, (5, 6, 3), train=25)
     images = np.maximum(images, 1)
     split = World.from_arrays("own", (images, labels), (images, labels)).train
-    transitions = LabelledTransitions(split, Cyclic(4), (-1, 1), every_action=True, shift=shift)
+    transitions = LabelledTransitions(split, Cyclic(4), (-1, 1), Sampling(every_action=True, shift=shift))
     draw = transitions.draw(seeded(0))
     batch = transitions.batch(draw, 0, 100)
     assert batch.targets is not None
@@ -175,7 +175,7 @@ def test_warps_are_drawn_near_the_unit_map_for_every_image(with_targets: bool) -
     images = torch.randint(256, (40, 1, 6, 6), dtype=torch.uint8, generator=seeded(0))
     split = Split(images, torch.arange(40) % 4)
     transitions = LabelledTransitions(
-        split, Cyclic(4), (-1, 1), every_action=True, with_targets=with_targets, shift=1, warp=0.2
+        split, Cyclic(4), (-1, 1), Sampling(every_action=True, with_targets=with_targets, shift=1, warp=0.2)
     )
     draw = transitions.draw(seeded(1))
     assert draw.warp is not None
@@ -184,7 +184,9 @@ def test_warps_are_drawn_near_the_unit_map_for_every_image(with_targets: bool) -
     assert 0.15 < float(away.max()) <= 0.2
     assert torch.equal(draw.warp, transitions.draw(seeded(1)).warp)
     batch = transitions.batch(draw, 3, 9)
-    plain = LabelledTransitions(split, Cyclic(4), (-1, 1), every_action=True, with_targets=with_targets, shift=1)
+    plain = LabelledTransitions(
+        split, Cyclic(4), (-1, 1), Sampling(every_action=True, with_targets=with_targets, shift=1)
+    )
     unwarped = plain.batch(draw.__class__(draw.context, draw.k, draw.target, draw.offset), 3, 9)
     assert torch.equal(batch.images, transforms.warp(unwarped.images, draw.warp[3:9, 0]))
     if with_targets:

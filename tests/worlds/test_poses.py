@@ -19,7 +19,7 @@ from brojepa.errors import RequestError
 from brojepa.evaluation.retrieval import ByModel, ByPixels, retrieve
 from brojepa.models.actions import BlockRotation, MLPAction, Representation, evenly
 from brojepa.runs import Run
-from brojepa.worlds import PoseTransitions, PoseWorld, Split, derived, open_world
+from brojepa.worlds import PoseTransitions, PoseWorld, Sampling, Split, derived, open_world
 from brojepa.worlds.world import World
 
 
@@ -109,7 +109,7 @@ def test_flipping_and_turning_pixels_is_an_action_of_the_group(seed):
 def test_targets_are_the_same_thing_where_the_actions_lead(small, walk):
     for world in posed(small):
         actions = [world.group.plain(k) for k in world.group.generators]
-        transitions = PoseTransitions(world, world.train, actions, walk=walk)
+        transitions = PoseTransitions(world, world.train, actions, Sampling(walk=walk))
         draw = transitions.draw(torch.Generator().manual_seed(0))
         batch = transitions.batch(draw, 3, 11)
         assert batch.k.shape == (8, walk, *world.group.shape)
@@ -129,14 +129,16 @@ def test_targets_are_the_same_thing_where_the_actions_lead(small, walk):
 def test_every_thing_is_a_context_once_and_every_action_is_tried(small):
     world = posed(small)[1]
     actions = [world.group.plain(k) for k in world.group.generators]
-    draw = PoseTransitions(world, world.train, actions, every_action=True).draw(torch.Generator().manual_seed(0))
+    draw = PoseTransitions(world, world.train, actions, Sampling(every_action=True)).draw(
+        torch.Generator().manual_seed(0)
+    )
     assert sorted(draw.context.tolist()) == list(range(len(world.train)))
     assert torch.equal(draw.k, torch.tensor(actions).expand(len(world.train), 3, 2))
 
 
 def test_a_walk_often_goes_on_as_it_began(small):
     world = posed(small)[0]
-    k = PoseTransitions(world, world.train, (-10.0, 10.0), walk=50).draw(torch.Generator().manual_seed(0)).k
+    k = PoseTransitions(world, world.train, (-10.0, 10.0), Sampling(walk=50)).draw(torch.Generator().manual_seed(0)).k
     stayed = float((k[:, 1:] == k[:, :-1]).float().mean())
     assert 0.92 < stayed < 0.98, "nine in ten stay, and half of the others draw the same again"
 
@@ -351,7 +353,7 @@ TORUS, FLIPPED, SMALL = ["--world", "torus:TINY,TINY"], ["--world", "dihedral:TI
         (["mnist/bro-mlp-mfr-fixed", *SMALL, "--irreps", "32 of 1"], "write copies x name"),
         (["mnist/bro-mlp-mfr-fixed", *SMALL, "--irreps", "32x7"], "unknown irreducible representation of Z10"),
         (["mnist/bro-mlp-mfr-fixed", *SMALL, "--walk", "3"], "--walk 3 is for worlds of poses"),
-        (["rotation/fast", "--walk", "3"], "--walk 3 draws one action a step: leave out --every-action"),
+        (["rotation/fast", "--walk", "3"], "--walk 3 draws one action per step: leave out --every-action"),
     ],
 )
 def test_what_a_world_cannot_do_is_refused_in_one_line(cli, tiny, digits, tmp_path, words, message):

@@ -24,8 +24,6 @@ class Objective(nn.Module):
     def __init__(self, model: Model) -> None:
         super().__init__()
         self.model = model
-        # without the memory format of convolutions, which vmap does not know
-        model.embed = lambda encoder, images: encoder((images.float() - model.pixel_mean) / model.pixel_std)
 
     def forward(self, *batch: Tensor | None) -> Tensor:
         terms = self.model.objective(Batch(*batch))  # pyright: ignore[reportArgumentType]

@@ -10,23 +10,22 @@ from brojepa.bench.processes import run
 
 HELP_GOAL, STEP_GOAL = 0.5, 5.0
 
-# `brojepa train`, which ends after its first step
+# what `brojepa train` does, ended after the first step
 FIRST_STEP = """
 import os, sys
-from brojepa import cli
-from brojepa.training import display as progress
-class Leave(progress.Silent):
-    def progress(self, training):
+import brojepa
+class Leave(brojepa.Callback):
+    def step(self, training):
         os._exit(0)
-progress.Silent = Leave
-sys.exit(cli.main(sys.argv[1:]) or 'no step was taken')
+brojepa.train("mnist/fast", out=sys.argv[1], device=sys.argv[2], callbacks=[Leave()])
+sys.exit('no step was taken')
 """
 
 
 def measure(effort: Effort) -> Measured:
     repeats = 1 if effort.quick else effort.repeats
     with tempfile.TemporaryDirectory() as out:
-        train = ["-c", FIRST_STEP, "train", "mnist/fast", "--quiet", "--out", out, "--device", effort.device]
+        train = ["-c", FIRST_STEP, out, effort.device]
         commands = {"brojepa --help": ["-m", "brojepa", "--help"], "brojepa train, first step": train}
         rows = []
         for name, words in commands.items():

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from brojepa.bench.measured import median_seconds, seconds
 from brojepa.config import Config
-from brojepa.runs import Run, devices
-from brojepa.training import Training
-from brojepa.training.display import Silent
+from brojepa.training import Learner
 from brojepa.worlds import Batch, Split, World
 
 SIDE = 28  # pixels, as MNIST
 
 
-class Stepper(Training):
-    """A run that is stepped by hand and writes nothing."""
+class Stepper(Learner):
+    """A learner that is stepped by hand."""
 
     def __init__(self, config: Config, world: World, device: str = "auto", seed: int = 0) -> None:
-        super().__init__(Run(Path()), config, seed, world, devices.place(config, device), Silent(), None)
+        super().__init__(config, world, seed, device)
         self.model.train()
         self.drawn = self.transitions.draw(self.generator)
 
@@ -30,19 +27,19 @@ class Stepper(Training):
         return self.placement.device
 
     def advance(self, count: int = 1) -> None:
-        """So many steps of the loop; where the epoch ends it is gone through again."""
+        """That many steps of the loop; where the epoch ends it is gone through again."""
         for _ in range(count):
             start = self.step * self.batch_size
             self.learn(self.transitions.batch(self.drawn, start, start + self.batch_size))
 
     def learn(self, batch: Batch) -> None:
         """One step on a batch, however it was made."""
-        self._train_step(batch)
+        super().learn(batch)
         self.step = (self.step + 1) % self.steps
 
     def validation(self) -> dict[str, Any]:
         """What the loop measures after an epoch."""
-        measured = self._validate()
+        measured = self.validate()
         self.model.train()
         return measured
 

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from brojepa.cli.parser import Parser, join_negative, one_seed, picture_file
-from brojepa.config import WORLDS
+from brojepa.config import WORLDS, world_folder
 from brojepa.errors import MissingData, RequestError, unknown
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _list(args: argparse.Namespace) -> int:
 
 def _line(world: World) -> str:
     images = world.source["images"]
-    states = f", {world.n} states" if world.labels else " of things in poses"
+    states = f", {world.n} states" if world.n else " of things in poses"
     law = f" of {world.law}" if world.law else ""
     shape = "x".join(map(str, world.shape))
     return f"{world.title}: {images['train']:,} training and {images['test']:,} test images{states}{law}, {shape}"
@@ -82,9 +82,7 @@ def _show(args: argparse.Namespace) -> int:
     if not args.world:
         raise RequestError("show which world? Name one, as in 'brojepa data show torus'")
     seed = one_seed(args.seed or "0")
-    from brojepa.runs import folder
-
-    file = picture_file("--out", args.out or f"{folder(args.world)}.png")
+    file = picture_file("--out", args.out or f"{world_folder(args.world)}.png")
 
     from brojepa.figures.world import others, picture, trained_on
     from brojepa.files import write_atomically

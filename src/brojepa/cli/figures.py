@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from brojepa.cli.parser import Parser, require
+from brojepa.cli.parser import Parser, add_trust, require
 from brojepa.cli.sweep import at_once, here
 from brojepa.errors import RequestError, unknown
 from brojepa.figures import FIGURES, KINDS, paper_runs
@@ -30,6 +30,7 @@ def figures(argv: list[str]) -> int:
     parser.add_argument("--runs-dir", default="runs", metavar="DIR", help="where --paper trains; default runs")
     parser.add_argument("--jobs", metavar="INT", help="runs at once for --paper; default one for each core, at most 4")
     parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is; default BROJEPA_DATA, then the cache")
+    add_trust(parser)
     args = parser.parse(argv)
     names = _names(args.only)
     require("matplotlib")
@@ -43,7 +44,7 @@ def figures(argv: list[str]) -> int:
     from brojepa.figures.make import make
 
     outcomes = []
-    for outcome in make(paths, names, _out(args.out, paths), args.data_dir):
+    for outcome in make(paths, names, _out(args.out, paths), args.data_dir, args.trust):
         print(_line(outcome), flush=True)
         outcomes.append(outcome)
     if not any(o.file or o.error for o in outcomes):
@@ -78,7 +79,7 @@ def _out(given: str | None, paths: list[Path]) -> Path:
 def _train(args: argparse.Namespace) -> None:
     from brojepa.sweep import Job
 
-    jobs = [Job(name, config, seed, Path(args.runs_dir), args.data_dir) for name, config, seed in paper_runs()]
+    jobs = [Job.of(name, config, seed, args.runs_dir, args.data_dir) for name, config, seed in paper_runs()]
     here(jobs, at_once(args.jobs))
 
 

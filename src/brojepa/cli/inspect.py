@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from brojepa.cli.parser import Parser, join_negative, picture_file
+from brojepa.cli.parser import Parser, add_trust, join_negative, picture_file
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,6 +25,7 @@ def inspect(argv: list[str]) -> int:
     parser.add_argument("run", metavar="RUN", help="a run directory")
     parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is, or other images of the same shape")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
+    add_trust(parser)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--figure", metavar="FILE", help="draw it as well, .png or .svg")
     args = parser.parse(argv)
@@ -34,7 +35,7 @@ def inspect(argv: list[str]) -> int:
     from brojepa.algebra.describe import describe
     from brojepa.files import write_atomically
 
-    found = inspect_run(args.run, args.data_dir, args.device)
+    found = inspect_run(args.run, args.data_dir, args.device, trust=args.trust)
     print(json.dumps(found, allow_nan=False) if args.json else "\n".join(describe(found)))
     if file:
         from brojepa.figures.algebra import picture
@@ -86,6 +87,7 @@ def _two_images(name: str, description: str | None) -> Parser:
     parser.add_argument("images", nargs=2, metavar="IMAGE", help="PNG or what else Pillow opens, or .npy")
     parser.add_argument("--invert", action="store_true", help="the images are dark on white")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
+    add_trust(parser)
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     return parser
 
@@ -98,7 +100,7 @@ def _read(args: argparse.Namespace) -> tuple[Model, Tensor, list[str | None]]:
     from brojepa.runs.loading import load
     from brojepa.worlds.pictures import read_picture
 
-    model = load(args.run, args.device)
+    model = load(args.run, args.device, trust=args.trust)
     images = np.stack([read_picture(path, model.task.shape, invert=args.invert) for path in args.images])
     if model.task.mean[0] < BRIGHT < images.mean() / 255:
         hint = "without --invert" if args.invert else "with --invert"

@@ -46,15 +46,22 @@ def add_knobs(parser: argparse.ArgumentParser) -> None:
                 knobs.flag(name), default=argparse.SUPPRESS, action=argparse.BooleanOptionalAction, help=text
             )
             continue
-        allowed = knobs.options(name)
+        allowed = [*(knobs.options(name) or ()), *(["MODULE:NAME"] if name in knobs.PARTS else [])]
         metavar = "|".join(map(str, allowed)) if allowed else _metavar(name)
         group.add_argument(knobs.flag(name), default=argparse.SUPPRESS, metavar=metavar, help=text)
+        if field.metadata["formerly"]:
+            old = knobs.flag(field.metadata["formerly"])
+            group.add_argument(old, dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
 
 def given_knobs(args: argparse.Namespace) -> dict[str, Any]:
     """The knobs that the command line sets, as values of `Config`."""
     words = {k: v for k, v in vars(args).items() if k in knobs.FIELDS}
     return {k: v if isinstance(v, bool) else knobs.parse(k, v) for k, v in words.items()}
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--trust", action="store_true", help="run the own code that the run names, if it names any")
 
 
 def integers(flag: str, text: str) -> list[int]:

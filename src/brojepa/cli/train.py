@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from pathlib import Path
 
-from brojepa.cli.parser import Parser, add_knobs, given_knobs, join_negative, one_seed, preset_list
+from brojepa.cli.parser import Parser, add_knobs, add_trust, given_knobs, join_negative, one_seed, preset_list
 from brojepa.presets import RECOMMENDED, preset, recommended
 
 
@@ -25,7 +24,7 @@ def train(argv: list[str]) -> int:
     )
     say = run.add_mutually_exclusive_group()
     say.add_argument("--quiet", action="store_true", help="print nothing but warnings and errors")
-    say.add_argument("--json", action="store_true", help="print a JSON object an epoch and the result")
+    say.add_argument("--json", action="store_true", help="print one JSON object per epoch, then the result")
     args = parser.parse(join_negative(argv))
 
     given = given_knobs(args)
@@ -33,15 +32,16 @@ def train(argv: list[str]) -> int:
     config = preset(name).replace(**given)
     seed = one_seed(args.seed)
 
-    from brojepa import training
-    from brojepa.training import display as progress
-    from brojepa.training import profile as profiling
+    from brojepa.training import Callback, JsonLines, LiveTable
+    from brojepa.training import train as train_run
+    from brojepa.training.profile import Profile
 
-    reporter = progress.Silent() if args.quiet else progress.JsonLines() if args.json else progress.Table()
-    with profiling.Profile(reporter) if args.profile else nullcontext(reporter) as reporter:
-        training.train(
-            config, seed=seed, out=args.out, data_dir=args.data_dir, device=args.device, reporter=reporter, name=name
-        )
+    table = LiveTable()
+    callbacks: list[Callback] = [] if args.quiet else [JsonLines() if args.json else table]
+    if args.profile:
+        callbacks.append(Profile(say=(lambda line: None) if args.quiet or args.json else table.say))
+    where = {"out": args.out, "data_dir": args.data_dir, "device": args.device}
+    train_run(config, seed=seed, name=name, callbacks=callbacks, **where)
     return 0
 
 
@@ -51,15 +51,16 @@ def evaluate(argv: list[str]) -> int:
     parser.add_argument("run", metavar="RUN", help="a run directory")
     parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is, or other images of the same shape")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
+    add_trust(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     args = parser.parse(argv)
 
     from brojepa.evaluation import evaluate_run
     from brojepa.runs import Run
-    from brojepa.training import display as progress
+    from brojepa.training.display import accuracies
 
     run = Run(Path(args.run))
-    measured = evaluate_run(run.path, args.data_dir, args.device)
+    measured = evaluate_run(run.path, args.data_dir, args.device, trust=args.trust)
     if args.json:
         print(json.dumps(measured))
         return 0
@@ -67,7 +68,7 @@ def evaluate(argv: list[str]) -> int:
         f"{run.path} on {measured['world']}"
         + ("" if measured["same_images"] else ", other images than it was trained on")
     )
-    for line in progress.accuracies(measured):
+    for line in accuracies(measured):
         print(line)
     if run.done and measured["same_images"]:
         parts = ("metrics", "per_action", "by_state", "retrieval")

@@ -13,26 +13,13 @@ from brojepa.evaluation.accuracy import (
     moved,
     rollout_accuracy,
 )
-from brojepa.evaluation.collapse import collapsed, spread
+from brojepa.evaluation.collapse import collapse_signs, collapsed
+from brojepa.evaluation.evaluator import Evaluator, evaluator
 from brojepa.evaluation.retrieval import RetrievalEvaluator
-from brojepa.evaluation.runs import evaluate_run, judge, world_of
+from brojepa.evaluation.runs import evaluate_run, world_of
 
 __all__ = [
-    "ROWS",
-    "LabelEvaluator",
-    "Latents",
-    "RetrievalEvaluator",
-    "accuracy",
-    "bank",
-    "collapsed",
-    "count_right",
-    "evaluate",
-    "evaluate_run",
-    "evaluating",
-    "judge",
-    "knn_accuracy",
-    "moved",
-    "rollout_accuracy",
-    "spread",
-    "world_of",
+    "ROWS", "Evaluator", "LabelEvaluator", "Latents", "RetrievalEvaluator", "accuracy", "bank", "collapse_signs",
+    "collapsed", "count_right", "evaluate", "evaluate_run", "evaluating", "evaluator", "knn_accuracy", "moved",
+    "rollout_accuracy", "world_of",
 ]  # fmt: skip

@@ -15,10 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from brojepa.evaluation.collapse import spread
+from brojepa.evaluation.collapse import collapse_signs
+from brojepa.evaluation.evaluator import Evaluator, evaluator
 from brojepa.evaluation.knn import Neighbours
 from brojepa.groups import Element
-from brojepa.models import Model, Supervised
+from brojepa.models import Model
 from brojepa.worlds import Batch, Split, World
 
 ROWS = 4096  # latents acted on and classified at once
@@ -63,7 +64,7 @@ def rollout_accuracy(
 
     None for a supervised model, and where some action is no repetition of a primitive."""
     plans = [plan for k in actions if (plan := model.group.rollout(k, primitives))]
-    if isinstance(model, Supervised) or not actions or len(plans) < len(actions):
+    if not model.predicts_latents or not actions or len(plans) < len(actions):
         return None
     wanted = Counter(plans)  # +3 and -7 may share a plan, and then the state they lead to
     right = 0
@@ -83,7 +84,7 @@ def bank(model: Model, data: Latents, actions: Sequence[Element]) -> Latents:
 
     JEPA predicts latents of images, so the bank is the training images' latents. A supervised model predicts in a
     space that only acted-on latents live in, so its bank is those of the training actions."""
-    if not isinstance(model, Supervised):
+    if model.predicts_latents:
         return data
     z = [torch.cat([model.act(part, k) for part in data.z.split(ROWS)]) for k in actions]
     return Latents(torch.cat(z), torch.cat([moved(model, data.states, k) for k in actions]))
@@ -155,22 +156,20 @@ def _mean(per_action: dict[Element, float], actions: Sequence[Element]) -> float
     return math.fsum(per_action[k] for k in actions) / len(actions) if actions else None
 
 
-class LabelEvaluator:
+@evaluator.register(World)
+class LabelEvaluator(Evaluator):
     """How a world of labelled states is measured: does the classifier read the state that the action leads to?"""
 
-    def __init__(self, world: World, train_actions: Sequence[Element], test_actions: Sequence[Element]) -> None:
-        self.world, self.train_actions, self.test_actions = world, train_actions, test_actions
-
-    def validate(self, model: Model, held: Split, draw: Any, batch: Batch) -> dict[str, Any]:
+    def validate(self, model: Model, held: Split, batch: Batch) -> dict[str, Any]:
         """The loss on transitions within the held-out images, accuracies on these, and signs of collapse."""
         z = model.encode(held.images)
-        z_target = model.target_latents(held.images)[draw.context if draw.target is None else draw.target]
+        z_target = model.target_latents(held.images)[batch.rows if batch.target_rows is None else batch.target_rows]
         data = Latents(z, held.states)
         return {
-            "validation_loss": float(model.validate(z[draw.context], z_target, batch)),
+            "validation_loss": float(model.validate(z[batch.rows], z_target, batch)),
             "seen": accuracy(model, data, self.train_actions),
             "zero_shot": accuracy(model, data, self.test_actions),
-            **spread(z),
+            **collapse_signs(z),
         }
 
     def test(self, model: Model, train: Split) -> dict[str, Any]:

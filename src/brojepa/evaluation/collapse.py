@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-def spread(z: Tensor) -> dict[str, float]:
+def collapse_signs(z: Tensor) -> dict[str, float]:
     """Three signs of collapse.
 
     latent_std: standard deviation of length-1 latents over images, scaled so that isotropic latents have 1; it
@@ -28,5 +28,7 @@ def spread(z: Tensor) -> dict[str, float]:
 
 
 def collapsed(signs: dict[str, Any]) -> bool:
-    """Whether `spread` says that latents no longer tell images apart."""
+    """Whether `collapse_signs` say that latents no longer tell images apart; False where they were not measured."""
+    if "effective_rank" not in signs:
+        return False
     return min(signs["latent_std"], signs["latent_scale"]) < 0.1 or signs["effective_rank"] < 1.1

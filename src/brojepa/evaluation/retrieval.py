@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from brojepa.evaluation.accuracy import evaluating
-from brojepa.evaluation.collapse import spread
+from brojepa.evaluation.collapse import collapse_signs
+from brojepa.evaluation.evaluator import Evaluator, evaluator
 from brojepa.groups import Element
 from brojepa.models import Model
 from brojepa.worlds import Batch, PoseWorld, Split
@@ -25,7 +26,7 @@ LATENTS = 2**21  # entries of the prediction-by-candidate matrix held at once
 
 
 @dataclass(frozen=True)
-class Found:
+class Ranks:
     """Of every thing in its context poses with every action: the rank of the true candidate, from 1, and the error:
     [count, actions]."""
 
@@ -79,7 +80,7 @@ class ByPixels:
 
 def retrieve(
     by: ByModel | ByPixels, world: PoseWorld, things: Split, actions: Sequence[Element], seed: int = 0
-) -> Found:
+) -> Ranks:
     """Every thing in `world.contexts` context poses (drawn by the seed; of the candidates, where these are a grid that
     the actions stay on) with every action."""
     group, device = world.group, by.device
@@ -95,7 +96,7 @@ def retrieve(
         rank, error = _look_up(by.predict(contexts, k), true, by.read(shown), candidates, group)
         ranks.append(rank)
         errors.append(error)
-    return Found(torch.cat(ranks).cpu(), torch.cat(errors).cpu())
+    return Ranks(torch.cat(ranks).cpu(), torch.cat(errors).cpu())
 
 
 def _again(thing: Split, count: int) -> Split:
@@ -124,15 +125,13 @@ def _look_up(predicted: Tensor, true: Tensor, shown: Tensor, candidates: Tensor,
     return torch.cat(ranks).view(contexts, actions), torch.cat(errors).view(contexts, actions)
 
 
-class RetrievalEvaluator:
+@evaluator.register(PoseWorld)
+class RetrievalEvaluator(Evaluator):
     """How a world of poses is measured: is the pose that the action leads to found among candidates?"""
 
     VALIDATED = 40  # things
 
-    def __init__(self, world: PoseWorld, train_actions: Sequence[Element], test_actions: Sequence[Element]) -> None:
-        self.world, self.train_actions, self.test_actions = world, train_actions, test_actions
-
-    def validate(self, model: Model, held: Split, draw: Any, batch: Batch) -> dict[str, Any]:
+    def validate(self, model: Model, held: Split, batch: Batch) -> dict[str, Any]:
         z = model.encode(batch.images)
         assert batch.targets is not None
         z_target = model.target_latents(batch.targets).unflatten(0, batch.next_states.shape)
@@ -143,7 +142,7 @@ class RetrievalEvaluator:
             "seen": found["metrics"]["seen"],
             "zero_shot": found["metrics"]["zero_shot"],
             "median_error": (found["retrieval"]["zero_shot"] or {}).get("median_error"),
-            **spread(z),
+            **collapse_signs(z),
         }
 
     def test(self, model: Model, train: Split) -> dict[str, Any]:

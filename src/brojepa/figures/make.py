@@ -37,10 +37,13 @@ class Outcome:
     error: BrojepaError | None = None
 
 
-def make(paths: Sequence[Path], names: Sequence[str], out: Path, data_dir: str | Path | None) -> Iterator[Outcome]:
+def make(
+    paths: Sequence[Path], names: Sequence[str], out: Path, data_dir: str | Path | None, trust: bool = False
+) -> Iterator[Outcome]:
     """Draw the named figures from the runs and data at the paths, each into out/NAME.png, .svg and .npz.
 
     Runs come first; data stand in for runs that are not there. Where there are only data, their figures are drawn.
+    `trust` runs the own code that a run names.
     """
     found, files = find(paths)
     data = {unpack(file.read_bytes(), file)["figure"]: file for file in reversed(files)}
@@ -50,7 +53,7 @@ def make(paths: Sequence[Path], names: Sequence[str], out: Path, data_dir: str |
     worlds: dict[str, World] = {}
 
     def source(run: Run) -> Source:
-        return sources.setdefault(run.path, Source(run, data_dir, worlds))
+        return sources.setdefault(run.path, Source(run, data_dir, worlds, trust))
 
     for name in names:
         spec = FIGURES[name]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from brojepa import parts
 from brojepa.config import Config, needs_emnist, words
 from brojepa.errors import RequestError
 from brojepa.evaluation import Latents, evaluating
@@ -29,8 +30,8 @@ class Source:
     result. The test actions of a continuous group are not known without its world: the result's words are.
     """
 
-    def __init__(self, run: Run, data_dir: str | Path | None, worlds: dict[str, World]) -> None:
-        self.run, self.data_dir, self.worlds = run, data_dir, worlds
+    def __init__(self, run: Run, data_dir: str | Path | None, worlds: dict[str, World], trust: bool = False) -> None:
+        self.run, self.data_dir, self.worlds, self.trust = run, data_dir, worlds, trust
         self.config, self.result = run.config, run.result
         task = Task.from_facts(run.header["world"])
         self.n, self.group = task.n, task.group
@@ -53,11 +54,12 @@ class Source:
 
     @cached_property
     def model(self) -> Model:
-        return load(self.run.path, "cpu")
+        return load(self.run.path, "cpu", trust=self.trust)
 
     @cached_property
     def test(self) -> Split:
-        name = self.config.world
+        parts.check_trust(self.run.own_parts, self.run.path, self.trust)
+        name = self.run.world_path
         if name not in self.worlds:
             self.worlds[name] = open_world(name, self.data_dir if needs_emnist(name) else None)
         world = self.worlds[name]
@@ -96,7 +98,8 @@ class Source:
         """What a figure's data say about the run."""
         header = self.run.header
         base = header.get("preset") or header.get("base")
-        config = self.config.replace(world=Path(self.config.world).stem)  # where images lie is nobody's business
+        # where images lie is nobody's business
+        config = self.config.replace(world=Path(self.config.world.partition("@")[0]).stem)
         changes = words(config, PRESETS.get(base or "", Config()))
         return {
             "label": need.label,

@@ -12,6 +12,8 @@ from brojepa.algebra.modulus import evidence, infer_modulus
 from brojepa.figures import style
 from brojepa.figures.sources import Source
 
+SHOWN = 64  # moduli, unless the angles speak of a larger one
+
 
 def collect(sources: dict[str, Source]) -> dict[str, Any]:
     return {"angles": np.array(sources["run"].result["angles"], np.float64)}
@@ -22,7 +24,7 @@ def draw(data: dict[str, Any]) -> Figure:
     figure = style.canvas(data, style.WIDE, 3.4)
     around, scores = figure.subplots(1, 2, width_ratios=[1, 1.25])
     circle(around, data["angles"], n, f"{len(data['angles'])} learned angles")
-    values = -evidence(data["angles"])
+    values = -evidence(data["angles"], max(SHOWN, n or 0))
     tried = np.arange(1, len(values) + 1)
     scores.vlines(tried, 0, values, color=style.GREY, linewidth=1.5)
     if n:

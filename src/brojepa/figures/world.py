@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 from brojepa.figures import style
 from brojepa.groups import Element, Group
 from brojepa.presets import preset, recommended
-from brojepa.worlds import Batch, LabelledTransitions, PoseTransitions, PoseWorld, World
+from brojepa.worlds import Batch, Sampling, World
 
 ROWS, OTHERS = 4, 3  # contexts, and actions shown beside those trained on
 ARROW, GAP, HEAD = 0.8, 0.15, 0.5  # the way to the next images, between two of them, and above; in image heights
@@ -72,12 +72,8 @@ def draw(world: World, actions: Sequence[Element], trained: Sequence[Element], s
 
 def _batch(world: World, actions: Sequence[Element], seed: int) -> Batch:
     """Contexts of the test split with every action."""
-    generator = torch.Generator().manual_seed(seed)
-    if isinstance(world, PoseWorld):
-        poses = PoseTransitions(world, world.test, actions, every_action=True)
-        return poses.batch(poses.draw(generator), 0, ROWS)
-    states = LabelledTransitions(world.test, world.group, actions, every_action=True)
-    return states.batch(states.draw(generator), 0, ROWS)
+    transitions = world.transitions(world.test, actions, Sampling(every_action=True))
+    return transitions.batch(transitions.draw(torch.Generator().manual_seed(seed)), 0, ROWS)
 
 
 def _framed(axes: Axes, image: np.ndarray, x: float, y: float, wide: float) -> None:
@@ -103,7 +99,7 @@ def _title(world: World) -> str:
 
 
 def _key(world: World) -> str:
-    what = "an image of the state" if world.labels else "the same thing in the pose"
+    what = "an image of the state" if world.n else "the same thing in the pose"
     return (
         f"Left: test images. Below each action: {what} that it leads to.\n"
         "Blue: trained on in the preset recommended for this world; bold: not."

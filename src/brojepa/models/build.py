@@ -3,66 +3,84 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any
 
 import torch
 from torch import nn
 
-from brojepa.config import Config
+from brojepa import parts
+from brojepa.config import EMBEDDINGS, Config
 from brojepa.errors import RequestError
-from brojepa.groups import Abelian, Cyclic, Element, Group
+from brojepa.groups import Element, Group
+from brojepa.models import own
 from brojepa.models.actions import BlockRotation, LatentAction, MLPAction, Representation, evenly
+from brojepa.models.consistency import Consistency
 from brojepa.models.encoders import ENCODERS, Pixels
-from brojepa.models.jepa import JEPA, Objective
+from brojepa.models.jepa import JEPA
 from brojepa.models.model import Model, Task
+from brojepa.models.regularisers import SIGReg, VICReg
 from brojepa.models.supervised import Supervised
 from brojepa.models.targets import BatchMean, EMAEncoder, Relaxed, Sampled, Target
 
 
-def build(config: Config, task: Task, generator: torch.Generator) -> Model:
+def build(config: Config, task: Task, generator: torch.Generator, precision: torch.dtype = torch.float32) -> Model:
     """The model that a config describes, with weights drawn from the generator's seed."""
-    if not task.n and (config.method == "supervised" or config.target != "sampled"):
+    if not task.n and (config.method == "supervised" or config.target in ("mean", "relaxed")):
         knob = "--method supervised" if config.method == "supervised" else f"--target {config.target}"
         raise RequestError(f"{knob} needs labelled states, {config.world} has none: use --method jepa --target sampled")
     if task.n and config.walk > 1:
         raise RequestError(f"--walk {config.walk} is for worlds of poses, {config.world} has labelled states: use 1")
+    options: dict[str, Any] = {"normalise": config.normalise, "tta": config.tta, "precision": precision}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
-        by_pixels = config.method == "supervised" and config.encoder == "mlp" and not config.rotates
-        own = {"width": config.width} if config.encoder == "cnn" else {}
-        encoder = Pixels(task.shape) if by_pixels else ENCODERS[config.encoder](
-            task.shape, config.latent, config.standardise, **own
-        )  # fmt: skip
-        if config.encoder != "mlp":
-            encoder = encoder.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+        encoder = _encoder(config, task).to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         action = _action(config, encoder.dim, task.group)
         if config.method == "supervised":
-            model: Model = Supervised(encoder, action, task)
-        else:
-            slow = EMAEncoder(encoder, config.ema_decay) if config.target_encoder == "ema" else None
-            shared, objective = config.target_encoder == "shared", _objective(config, task.group)
-            model = JEPA(encoder, action, task, _target(config, task), slow, objective, shared)
-        model.normalise, model.looks = config.normalise, config.looks
-        return model
+            return Supervised(encoder, action, task, **options)
+        return JEPA(
+            encoder,
+            action,
+            task,
+            target=_target(config, task),
+            slow=EMAEncoder(encoder, config.ema_decay) if config.target_encoder == "ema" else None,
+            shared=config.target_encoder == "shared",
+            regulariser=_regulariser(config),
+            invariance=config.invariance,
+            regularise=config.regularise,
+            walk=config.walk > 1,
+            consistency=_consistency(config, task.group),
+            **options,
+        )
+
+
+def _encoder(config: Config, task: Task) -> nn.Module:
+    if parts.is_path(config.encoder):
+        return own.Encoder(config.encoder, task.shape, config.latent, config.standardise)
+    if config.method == "supervised" and config.encoder == "mlp" and config.action in EMBEDDINGS:
+        return Pixels(task.shape)
+    width = {"width": config.width} if config.encoder == "cnn" else {}
+    return ENCODERS[config.encoder](task.shape, config.latent, config.standardise, **width)
 
 
 def _action(config: Config, dim: int, group: Group) -> LatentAction:
-    if not config.rotates:
+    if parts.is_path(config.action):
+        return own.action(config.action, dim, group)
+    if config.action in EMBEDDINGS:
         return MLPAction(
             dim, group, config.action, out_dim=config.latent, scale=config.embedding_scale, activation=config.activation
         )
-    if config.irreps or (config.action == "mfr-fixed" and not isinstance(group, Cyclic)):
+    if config.irreps or (config.action == "mfr-fixed" and not group.cycle):
         copies = config.irreps or evenly(group, dim)
-        action = BlockRotation.of(group, copies) if isinstance(group, Abelian) else Representation(group, copies)
+        action = BlockRotation.of(group, copies) if group.periods else Representation(group, copies)
         if action.dim != dim:
             raise RequestError(f"--irreps {config.irreps!r} makes {action.dim} dimensions: use --latent {action.dim}")
         return action
-    if config.action == "mfr-fixed":
-        return BlockRotation.multi(dim, cast(Cyclic, group).n, config.lowest_frequency)
-    if not isinstance(group, Abelian) or (config.action == "sfr-fixed" and not isinstance(group, Cyclic)):
+    if config.action == "mfr-fixed" and group.cycle:
+        return BlockRotation.multi(dim, group.cycle, config.lowest_frequency)
+    if config.action == "sfr-fixed" and group.cycle:
+        return BlockRotation.single(dim, group.cycle)
+    if config.action == "sfr-fixed" or not group.periods:
         raise RequestError(f"--action {config.action} does not fit {group}: use mfr-fixed, or additive as a baseline")
-    if config.action == "sfr-fixed":
-        return BlockRotation.single(dim, cast(Cyclic, group).n)
     shared, factors = config.action == "sfr-learned", len(group.periods)
     action = BlockRotation.random(dim, shared=shared, range=config.angle_range, factors=factors)
     if config.first_angle is not None:
@@ -71,28 +89,31 @@ def _action(config: Config, dim: int, group: Group) -> LatentAction:
 
 
 def _target(config: Config, task: Task) -> Target:
+    if parts.is_path(config.target):
+        return own.target(config.target, task, config.latent)
     if config.target == "sampled":
         return Sampled()
     if config.target == "mean":
         return BatchMean(task.n)
-    if not isinstance(task.group, Cyclic):
+    if task.group.cycle is None:
         raise RequestError(f"--target relaxed is for cycles, not for {task.group}: use mean or sampled")
     return Relaxed(task.n, config.latent, task.group.check(config.train_actions, "--train-actions"), config.relax_steps)
 
 
-def _objective(config: Config, group: Group) -> Objective:
-    composed: tuple[Element, ...] = ()
-    if config.consistency:
-        given = config.composed_actions
-        composed = action_sets(config, group)[1] if given is None else group.check(given, "--composed-actions")
-    return Objective(
-        **{name: getattr(config, name) for name in ("invariance", "variance", "covariance", "consistency")},
-        covariance_scale=config.covariance_scale,
-        regularise=config.regularise,
-        walk=config.walk > 1,
-        composed=composed,
-        primitives=group.check(config.train_actions, "--train-actions"),
-    )
+def _regulariser(config: Config) -> nn.Module:
+    if config.regulariser == "vicreg":
+        return VICReg(config.variance, config.covariance, config.covariance_scale)
+    if config.regulariser == "sigreg":
+        return SIGReg(config.sigreg)
+    return own.regulariser(config.regulariser, config.latent)
+
+
+def _consistency(config: Config, group: Group) -> Consistency | None:
+    if not config.consistency:
+        return None
+    given = config.composed_actions
+    composed = action_sets(config, group)[1] if given is None else group.check(given, "--composed-actions")
+    return Consistency(group, composed, group.check(config.train_actions, "--train-actions"), config.consistency)
 
 
 def action_sets(

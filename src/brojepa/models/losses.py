@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 CovarianceScale = Literal["mean", "dim"]
@@ -40,3 +41,16 @@ def covariance(cov: Tensor, scale: CovarianceScale = "mean") -> Tensor:
     dim = len(cov)
     total = cov.square().sum() - cov.diagonal().square().sum()
     return total / (dim * (dim - 1) if scale == "mean" else dim)
+
+
+def epps_pulley(x: Tensor, knots: int = 17, reach: float = 5.0) -> Tensor:
+    """How far columns of x [batch, columns] are from N(0, 1): the mean of the statistics of Epps and Pulley (1983).
+
+    batch times the integral over t of |mean of exp(i t x) - exp(-t^2 / 2)|^2 exp(-t^2 / 2), by the trapezoidal rule on
+    [-reach, reach]. The integrand is even in t, so half of the interval is computed and counted twice.
+    """
+    t = torch.linspace(0, reach, knots, device=x.device)
+    gaussian = (-t.square() / 2).exp()
+    phase = x[..., None] * t
+    away = (phase.cos().mean(0) - gaussian).square() + phase.sin().mean(0).square()
+    return 2 * len(x) * torch.trapezoid(away * gaussian, t, dim=-1).mean()

@@ -37,7 +37,7 @@ class Task:
 
     @classmethod
     def of(cls, world: World) -> Task:
-        return cls(world.labels, world.shape, world.mean, world.std, world.law)
+        return cls(world.n, world.shape, world.mean, world.std, world.law)
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> Task:
@@ -49,16 +49,37 @@ class Task:
 class Model(nn.Module):
     """Encoder, latent action and classifier of one world. Latents are float32 whatever the encoder computes in.
 
-    `precision` is the dtype of the encoder's arithmetic. `actions_used` remembers which actions training passed
-    to the latent action: a buffer, so that it is saved and needs no synchronisation.
+    Args:
+        encoder: images [batch, *task.shape], normalised floats -> latents [batch, action.dim].
+        action: what an action does to a latent.
+        task: what the model must know of its world.
+        normalise: scale every latent to a fixed length, by `action.normalise`.
+        tta: test-time augmentation; 5 averages the latents of an image and its four one-pixel shifts.
+        precision: of the encoder's arithmetic.
+
+    `actions_used` remembers which actions training passed to the latent action: a buffer, so that it is saved and needs
+    no synchronisation.
     """
 
-    def __init__(self, encoder: nn.Module, action: LatentAction, task: Task) -> None:
+    predicts_latents = False
+    """Whether predictions are latents of images, to be regressed on, looked up and rolled out."""
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        action: LatentAction,
+        task: Task,
+        *,
+        normalise: bool = False,
+        tta: int = 1,
+        precision: torch.dtype = torch.float32,
+    ) -> None:
         super().__init__()
         self.task, self.group = task, task.group
         self.encoder, self.action = encoder, action
+        self.normalise, self.tta, self.precision = normalise, tta, precision
+        self.convolutional = any(p.ndim == 4 for p in encoder.parameters())
         self.classifier = nn.Linear(action.out_dim, task.n) if task.n else None
-        self.precision, self.normalise, self.looks = torch.float32, False, 1
         self.pixel_mean = nn.Buffer(255 * torch.tensor(task.mean)[:, None, None])
         self.pixel_std = nn.Buffer(255 * torch.tensor(task.std)[:, None, None])
         self.actions_used = nn.Buffer(torch.zeros(self.group.buckets, dtype=torch.bool))
@@ -98,17 +119,19 @@ class Model(nn.Module):
 
     def embed(self, encoder: nn.Module, images: Tensor) -> Tensor:
         """uint8 images through an encoder in the model's precision, latents float32."""
-        x = (images.float() - self.pixel_mean).div_(self.pixel_std).contiguous(memory_format=torch.channels_last)
+        x = (images.float() - self.pixel_mean).div_(self.pixel_std)
+        if self.convolutional:
+            x = x.contiguous(memory_format=torch.channels_last)
         with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=self.precision is torch.bfloat16):
             z = encoder(x).float()
         return self.action.normalise(z) if self.normalise else z
 
     def _in_chunks(self, encoder: nn.Module, images: Tensor) -> Tensor:
-        return torch.cat([self._look(encoder, part.to(self.device)) for part in images.split(CHUNK)])
+        return torch.cat([self._augmented(encoder, part.to(self.device)) for part in images.split(CHUNK)])
 
-    def _look(self, encoder: nn.Module, images: Tensor) -> Tensor:
-        """Latents of images, each the mean over `looks` at it."""
-        if self.looks == 1:
+    def _augmented(self, encoder: nn.Module, images: Tensor) -> Tensor:
+        """Latents of images, each the mean over its `tta` versions."""
+        if self.tta == 1:
             return self.embed(encoder, images)
         h, w = images.shape[2:]
         padded = F.pad(images, (1, 1, 1, 1))
@@ -131,6 +154,16 @@ class Model(nn.Module):
         progress: how far the run has come, 0 to 1, for terms that fade in.
         """
         raise NotImplementedError
+
+    @property
+    def wants_next_images(self) -> bool:
+        """Whether a batch must carry images of the next states."""
+        return False
+
+    @property
+    def probe(self) -> nn.Module | None:
+        """The classifier where it only reads latents; None where it is trained as part of the model."""
+        return None
 
     def target_latents(self, images: Tensor) -> Tensor:
         """Latents that predictions are regressed on; the encoder's own where there is no target encoder."""

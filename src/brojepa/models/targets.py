@@ -15,6 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from brojepa.errors import RequestError
+from brojepa.models.actions import LatentAction
+from brojepa.worlds import Batch
+
 
 class EMAEncoder(nn.Module):
     """The target encoder: parameters and floating buffers follow the encoder's by an exponential moving average.
@@ -69,14 +73,13 @@ class Target(nn.Module):
     """Turns target-encoder latents into regression targets [batch, actions, dim] and weights [batch, actions].
 
     `of_next_state`: wants the latents of images of the next states [batch, actions, dim], one for each prediction;
-    otherwise those of the context images [batch, dim]. A weight of 0 leaves a prediction out; None keeps all.
+    otherwise those of the context images [batch, dim]. A weight of 0 leaves a prediction out; None keeps all. An own
+    target is a subclass, called with (task, dim) to make one.
     """
 
     of_next_state = False
 
-    def forward(
-        self, z: Tensor, states: Tensor, next_states: Tensor, theta: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
+    def forward(self, z: Tensor, batch: Batch, action: LatentAction) -> tuple[Tensor, Tensor | None]:
         raise NotImplementedError
 
 
@@ -85,7 +88,7 @@ class Sampled(Target):
 
     of_next_state = True
 
-    def forward(self, z, states, next_states, theta):
+    def forward(self, z, batch, action):
         return z, None
 
 
@@ -96,9 +99,9 @@ class BatchMean(Target):
         super().__init__()
         self.n = n
 
-    def forward(self, z, states, next_states, theta):
-        means, count = state_means(z, states, self.n)
-        return means[next_states], (count > 0).float()[next_states]
+    def forward(self, z, batch, action):
+        means, count = state_means(z, batch.states, self.n)
+        return means[batch.next_states], (count > 0).float()[batch.next_states]
 
 
 class Relaxed(Target):
@@ -115,13 +118,14 @@ class Relaxed(Target):
         self.means = nn.Buffer(torch.zeros(n, dim))
         self.known = nn.Buffer(torch.zeros(n))
 
-    def forward(self, z, states, next_states, theta):
+    def forward(self, z, batch, action):
         if self.training:
-            means, count = state_means(z, states, self.n)
+            means, count = state_means(z, batch.states, self.n)
             here = (count > 0).float()
             step = here * torch.where(self.known > 0, 1 - self.momentum, 1.0)
             self.means.lerp_(means, step[:, None])
             self.known.copy_(torch.maximum(self.known, here))
-        assert theta is not None, "Config admits relaxed targets for rotations only"
-        relaxed = relax(self.means, theta, self.actions, self.steps)
-        return relaxed[next_states], self.known[next_states]
+        if action.angles is None:
+            raise RequestError(f"relaxed targets need a rotation, not {type(action).__name__}")
+        relaxed = relax(self.means, action.angles, self.actions, self.steps)
+        return relaxed[batch.next_states], self.known[batch.next_states]

@@ -10,6 +10,7 @@ import csv
 import json
 import math
 import os
+import re
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -142,7 +143,8 @@ def _in_words(value: Any) -> str:
         return ",".join(map(str, value))
     if isinstance(value, float):
         return f"{value:g}"
-    return Path(value).name if isinstance(value, str) and os.sep in value else str(value)
+    text = re.sub(r"@[0-9a-f]{12}$", "", str(value))  # own images, known by their content
+    return Path(text).name if os.sep in text else text
 
 
 class Found(NamedTuple):

@@ -3,6 +3,6 @@
 Reading a run directory needs no torch; `checkpoint`, `devices` and `loading` do.
 """
 
-from brojepa.runs.run import Run, absolute_world, folder
+from brojepa.runs.run import Run
 
-__all__ = ["Run", "absolute_world", "folder"]
+__all__ = ["Run"]

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy
 import torch
 
+from brojepa import parts
 from brojepa.config import Config
 from brojepa.errors import RequestError, RunError
 from brojepa.files import cache_dir, write_json
@@ -60,6 +61,8 @@ def place(config: Config, device: str = "auto", before: str | None = None) -> Pl
         return Placement(where, getattr(torch, config.precision), "as asked")
     if before in ("float32", "bfloat16"):
         return Placement(where, getattr(torch, before), "as the run began")
+    if parts.is_path(config.encoder):
+        return Placement(where, torch.float32, "an own encoder, unless --precision asks for bfloat16")
     if config.encoder == "mlp":
         return Placement(where, torch.float32, "an MLP is too small to gain from bfloat16")
     if where.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):

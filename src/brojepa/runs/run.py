@@ -15,8 +15,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from brojepa import files
-from brojepa.config import WORLDS, Config
+from brojepa import files, parts
+from brojepa.config import Config, is_own_world, world_folder
 from brojepa.errors import RequestError, RunError
 from brojepa.presets import PRESETS
 
@@ -32,7 +32,14 @@ class Run:
         """Where the run of a config and a seed lives; a preset with nothing changed has its own name."""
         if preset is not None and PRESETS.get(preset) == config:
             return cls(Path(out) / preset / f"seed-{seed}")
-        return cls(Path(out) / folder(config.world) / config.hash / f"seed-{seed}")
+        return cls(Path(out) / world_folder(config.world) / config.hash / f"seed-{seed}")
+
+    @classmethod
+    def identify(cls, out: str | Path, config: Config, preset: str | None, seed: int, identity: str) -> Config:
+        """The config with its world called by `identity`, which for own data is its content. A run that was begun when
+        own data were known by their path keeps that."""
+        before = cls.locate(out, config, preset, seed)
+        return config if before.config_file.is_file() else config.replace(world=identity)
 
     @property
     def config_file(self) -> Path:
@@ -87,6 +94,17 @@ class Run:
     @property
     def config(self) -> Config:
         return Config.from_dict(self.header["config"])
+
+    @property
+    def world_path(self) -> str:
+        """What opens the run's world: a name, or where its images lay when it was trained."""
+        return self.header.get("world_path") or self.config.world
+
+    @property
+    def own_parts(self) -> dict[str, str]:
+        """The own code that the run names, by kind of part."""
+        world = self.world_path
+        return self.config.own_parts | ({"world": world} if parts.is_path(world) and is_own_world(world) else {})
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
@@ -149,27 +167,6 @@ class Run:
                 if here.get(part) != wanted:
                     difference = _difference(part, here.get(part), wanted)
                     raise RequestError(f"{self.path} holds another run ({difference}): choose another --out")
-
-
-def absolute_world(config: Config) -> Config:
-    """The config with a world of one's own named by its whole path, so that a run means the same everywhere."""
-    name, colon, parts = config.world.partition(":")
-    if name in WORLDS:
-        return config.replace(world=name + colon + ",".join(map(_absolute, parts.split(","))))
-    return config.replace(world=_absolute(config.world))
-
-
-def _absolute(name: str) -> str:
-    path = Path(name).expanduser()
-    return name if not name or name.partition(":")[0] in WORLDS or not path.exists() else str(path.resolve())
-
-
-def folder(world: str) -> str:
-    """What a world is called in a path: mnist, mnist-0-6, torus-mnist-emnist, and a file without its ending."""
-    name, colon, parts = world.partition(":")
-    if name in WORLDS and colon:
-        return "-".join([name, *(Path(part).stem.replace(":", "-") for part in parts.split(","))])
-    return Path(world).stem
 
 
 def _difference(part: str, here: Any, wanted: Any) -> str:

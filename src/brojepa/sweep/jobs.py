@@ -18,7 +18,9 @@ from brojepa import config as knobs
 from brojepa.config import Config
 from brojepa.errors import unknown
 from brojepa.presets import PAPER_ROWS, PRESETS, preset
-from brojepa.runs import Run, absolute_world
+from brojepa.runs import Run
+from brojepa.worlds import open_world
+from brojepa.worlds.sources import identity
 
 TABLES = {
     f"table{i}": [f"{world}/{row}" for row in PAPER_ROWS[world].split()]
@@ -31,7 +33,10 @@ TAIL = 5  # lines of a failed run's log that are shown
 
 @dataclass(frozen=True)
 class Job:
-    """One run to make: a config, the preset that it came from, and a seed."""
+    """One run to make: a config, the preset that it came from, and a seed.
+
+    `world_path` is where own images lie; the config knows them by their content.
+    """
 
     name: str
     config: Config
@@ -39,15 +44,36 @@ class Job:
     out: Path
     data_dir: str | None = None
     device: str = "auto"
+    world_path: str | None = None
+
+    @classmethod
+    def of(
+        cls, name: str, config: Config, seed: int, out: str | Path, data_dir: str | None = None, device: str = "auto",
+        known: dict[str, str] | None = None,
+    ) -> Job:  # fmt: skip
+        """A job whose world may be own images; `known` remembers by path what they were found to be."""
+        path, known = knobs.absolute_world(config.world), {} if known is None else known
+        config = config.replace(world=path)
+        if not knobs.is_own_world(path):
+            return cls(name, config, seed, Path(out), data_dir, device)
+        if path not in known:
+            known[path] = identity(path, open_world(path, data_dir if knobs.needs_emnist(path) else None))
+        config = Run.identify(out, config, name, seed, known[path])
+        return cls(name, config, seed, Path(out), data_dir, device, path)
 
     @cached_property
     def run(self) -> Run:
         return Run.locate(self.out, self.config, self.name, self.seed)
 
+    @property
+    def trained(self) -> Config:
+        """The config as `train` takes it, with its world where it lies."""
+        return self.config.replace(world=self.world_path) if self.world_path else self.config
+
     @cached_property
     def flags(self) -> list[str]:
         """What was changed from the preset, as words of the command line."""
-        return knobs.words(self.config, preset(self.name))
+        return knobs.words(self.trained, preset(self.name))
 
     @property
     def title(self) -> str:
@@ -92,16 +118,17 @@ def plan(
 ) -> list[Job]:
     """Every preset with every combination of the grid's values and every seed; the first seed of all comes first.
 
-    data_dir is told to the runs that need it, or to all where none does, which then refuse it."""
+    `data_dir` goes to the runs that need it, or to all where none does, which then refuse it."""
     grid = grid or {}
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     jobs: dict[Path, Job] = {}
+    known: dict[str, str] = {}  # own images, by where they lie
     for seed, name, point in itertools.product(seeds, select(words), points):
-        config = absolute_world(preset(name).replace(**{**(changes or {}), **point}))
-        job = Job(name, config, seed, Path(out), data_dir, device)
+        config = preset(name).replace(**{**(changes or {}), **point})
+        job = Job.of(name, config, seed, out, data_dir, device, known)
         jobs.setdefault(job.run.path, job)
-    if any(knobs.needs_emnist(job.config.world) for job in jobs.values()):
-        jobs = {p: j if knobs.needs_emnist(j.config.world) else replace(j, data_dir=None) for p, j in jobs.items()}
+    if any(knobs.needs_emnist(job.trained.world) for job in jobs.values()):
+        jobs = {p: j if knobs.needs_emnist(j.trained.world) else replace(j, data_dir=None) for p, j in jobs.items()}
     for job in jobs.values():
         job.run.check({"config": job.config.to_dict(), "seed": job.seed})
     return list(jobs.values())

@@ -21,7 +21,7 @@ import torch
 from brojepa.errors import BrojepaError
 from brojepa.sweep.jobs import LOG, TRIES, Job, Status, cores, describe
 from brojepa.training import train
-from brojepa.training.display import Table
+from brojepa.training.display import LiveTable
 from brojepa.worlds import open_world
 
 METHOD = "forkserver" if sys.platform == "linux" else "spawn"
@@ -30,7 +30,7 @@ PATIENCE = 60.0  # seconds that a stopped process has to save
 
 def check_worlds(jobs: Iterable[Job]) -> None:
     """Read every world once, so that one that is missing or damaged is an error before anything is started."""
-    for world, data_dir in sorted({(job.config.world, job.data_dir or "") for job in jobs if not job.run.done}):
+    for world, data_dir in sorted({(job.trained.world, job.data_dir or "") for job in jobs if not job.run.done}):
         open_world(world, data_dir or None)
 
 
@@ -143,8 +143,8 @@ def _work(job: Job, threads: int, environment: dict[str, str]) -> None:
     torch.set_num_threads(threads)
     try:
         train(
-            job.config, seed=job.seed, out=job.out, data_dir=job.data_dir, device=job.device, name=job.name,
-            reporter=Table(),
+            job.trained, seed=job.seed, out=job.out, data_dir=job.data_dir, device=job.device, name=job.name,
+            callbacks=[LiveTable()],
         )  # fmt: skip
     except BrojepaError as error:
         print(f"brojepa: error: {error}", file=sys.stderr)

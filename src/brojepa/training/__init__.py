@@ -1,18 +1,22 @@
-"""Training: the loop, the optimiser, and what a run says while it trains."""
+"""Training: the loop, the optimiser, callbacks, and what a run says while it trains."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from brojepa.config import Config
+from brojepa.config import Config, absolute_world, is_own_world
 from brojepa.presets import RECOMMENDED, preset
-from brojepa.runs import Run, absolute_world, devices
-from brojepa.training.display import Reporter, Silent
-from brojepa.training.loop import Training
+from brojepa.runs import Run
+from brojepa.training.callbacks import Callback, Callbacks, Progress
+from brojepa.training.display import JsonLines, LiveTable
+from brojepa.training.loop import Learner, Training
 from brojepa.training.signals import Signals
-from brojepa.worlds import open_world
+from brojepa.worlds import World, open_world
+from brojepa.worlds.sources import identity
 
-__all__ = ["Reporter", "Silent", "Training", "train"]
+__all__ = ["Callback", "JsonLines", "Learner", "LiveTable", "Progress", "Training", "train"]
 
 
 def train(
@@ -22,32 +26,65 @@ def train(
     out: str | Path = "runs",
     data_dir: str | Path | None = None,
     device: str = "auto",
-    reporter: Reporter | None = None,
+    callbacks: Sequence[Callback] = (),
     name: str | None = None,
+    world: World | str | None = None,
+    **knobs: Any,
 ) -> Run:
     """Train a preset or a config with one seed; the finished run.
 
-    A finished run is returned as it is, an interrupted one is resumed. `name` is the preset that a config came from:
-    where nothing was changed it names the run.
+    A finished run is returned as it is, an interrupted one is resumed.
+
+    Args:
+        config: a preset's name, or a `Config`.
+        seed: what all random numbers come from.
+        out: where run directories go.
+        data_dir: where EMNIST lies.
+        device: "auto", "cpu", "cuda" or "mps".
+        callbacks: who is told of the run while it trains.
+        name: the preset that a config came from; where nothing was changed it names the run.
+        world: a world in memory, or the name or path of one, in place of the config's.
+        **knobs: values of the config to change: `train("mnist/fast", epochs=3)`.
+
+    Raises:
+        RequestError: a value that is not allowed, data that are not there, a run of other data in the same place.
+        RunError: training failed: the loss diverged, the disk is full.
+        Interrupted: stopped by a signal, after saving.
+
+    Example:
+        >>> run = train("mnist/fast", epochs=3, seed=1)  # doctest: +SKIP
+        >>> run.result["metrics"]["zero_shot"]  # doctest: +SKIP
     """
     if isinstance(config, str):
         name, config = config, preset(config)
-    reporter = reporter or Silent()
-    config = absolute_world(config)
-    run = Run.locate(out, config, name, seed)
-    run.check({"config": config.to_dict(), "seed": seed})
-    if run.done:
-        reporter.already_done(run)
-        return run
-    world = open_world(config.world, data_dir)
-    placement = devices.place(config, device, run.environment.get("precision"))
-    training = Training(run, config, seed, world, placement, reporter, name)
-    with run.claim(), Signals() as signals:
+    if isinstance(world, str):
+        knobs["world"] = world
+    config = config.replace(**knobs)
+    told = Callbacks(callbacks)
+    try:
+        if isinstance(world, World):
+            path, known = None, identity(f"{world.name}@", world)
+        else:
+            path = absolute_world(config.world)
+            config = config.replace(world=path)
+            world = open_world(path, data_dir)
+            known = identity(path, world)
+        config = Run.identify(out, config, name, seed, known)
+        run = Run.locate(out, config, name, seed)
+        run.check({"config": config.to_dict(), "seed": seed, "world": world.facts})
         if run.done:
-            reporter.already_done(run)
+            told.found_done(run)
             return run
-        training.begin()
-        training.fit(signals)
-        signals.at_once = True
-        training.finish()
-    return run
+        own = path if path and is_own_world(path) else None
+        training = Training(run, config, seed, world, device, told, name, own)
+        with run.claim(), Signals() as signals:
+            if run.done:
+                told.found_done(run)
+                return run
+            training.begin()
+            training.fit(signals)
+            signals.at_once = True
+            training.finish()
+        return run
+    finally:
+        told.close()

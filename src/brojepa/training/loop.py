@@ -6,93 +6,132 @@ at its start, so a run cut at any step goes on exactly where it was.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import itertools
 import math
 import time
+from collections.abc import Iterator
+from datetime import datetime, timezone
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from brojepa import evaluation
-from brojepa.algebra.modulus import indistinguishable
+from brojepa import parts
+from brojepa.algebra.labelled import look_alikes
 from brojepa.config import Config
 from brojepa.errors import Interrupted, RequestError, RunError
+from brojepa.evaluation import collapsed, evaluator
 from brojepa.files import write_json
-from brojepa.groups import Cyclic
-from brojepa.models import JEPA, Model, Task, spectral
-from brojepa.models.build import action_sets, build
+from brojepa.models import Model, Task, action_sets, build, spectral
 from brojepa.presets import PRESETS
 from brojepa.runs import Run, checkpoint, devices
-from brojepa.training import optimiser as optimisation
-from brojepa.training.display import Reporter
+from brojepa.training import optimiser
+from brojepa.training.callbacks import Callback
 from brojepa.training.signals import Signals
-from brojepa.worlds import LabelledTransitions, PoseTransitions, PoseWorld, Split, World
+from brojepa.worlds import Batch, LabelledTransitions, Sampling, World
 
 CHECK_EVERY = 100  # steps between looks at whether the loss is finite
 SAVE_EVERY = 120.0  # seconds between checkpoints within an epoch
 
 
-class Training:
-    """One run in progress: model, optimiser, generator, and how far it has come."""
+class Learner:
+    """A model that is being trained: what it is fed, its optimiser, and how far it has come. Writes nothing."""
 
     def __init__(
-        self,
-        run: Run,
-        config: Config,
-        seed: int,
-        world: World,
-        placement: devices.Placement,
-        reporter: Reporter,
-        name: str | None,
+        self, config: Config, world: World, seed: int = 0, device: str = "auto", precision: str | None = None
     ) -> None:
-        self.run, self.config, self.seed, self.reporter = run, config, seed, reporter
-        self.world, self.placement = world, placement
-        self.base = name
-        self.preset = name if name and PRESETS.get(name) == config else None
+        """`precision` is the one that an earlier part of the same run computed in."""
+        self.config, self.world, self.seed = config, world, seed
+        self.placement = devices.place(config, device, precision)
         self.train_actions, self.test_actions = action_sets(config, world.group, world.actions)
-        self.judge = evaluation.judge(world, self.train_actions, self.test_actions)
+        self.evaluator = evaluator(world, self.train_actions, self.test_actions)
         self.generator = torch.Generator().manual_seed(seed)
         train, held = world.hold_out(config.validation, self.generator)
-        self.train_split, self.held = train.to(placement.device), held.to(placement.device)
-        self.model = build(config, Task.of(world), self.generator).to(placement.device)
-        self.model.precision = placement.precision
-        self.optimizer, self.rates = optimisation.optimizer(self.model, config)
+        self.train_split, self.held = train.to(self.placement.device), held.to(self.placement.device)
+        self.model = build(config, Task.of(world), self.generator, self.placement.precision).to(self.placement.device)
+        self.optimizer, self.rates = optimiser.optimizer(self.model, config)
 
-        self.transitions = self._transitions(
-            self.train_split, shift=config.shift, warp=config.warp, even_states=config.even_states
-        )
-        validation = self._transitions(self.held)
-        if config.angle_start == "spectral" and self.model.action.learned_angles:
-            if not isinstance(self.transitions, LabelledTransitions) or not isinstance(world.group, Cyclic):
-                raise RequestError(f"--angle-start spectral is for cycles, not for {world.group}: use random")
-            theta = self.model.action.theta
-            start = spectral.starting_angles(self.transitions, theta.numel(), self.generator)  # pyright: ignore[reportCallIssue]
-            theta.data.copy_(start)  # pyright: ignore[reportCallIssue]
-        self.validation_draw: Any = validation.draw(self.generator)
-        checked = min(len(validation), max(len(self.held), config.validation))
-        self.validation_batch = validation.batch(self.validation_draw, 0, checked)
+        sampling = Sampling.of(config, self.model.wants_next_images)
+        self.transitions = world.transitions(self.train_split, self.train_actions, sampling)
+        validation = world.transitions(self.held, self.train_actions, sampling.plain)
+        if config.angle_start == "spectral":
+            self._start_angles()
+        draw = validation.draw(self.generator)
+        self.validation_batch = validation.batch(
+            draw, 0, min(len(validation), max(len(self.held), config.validation))
+        )  # fmt: skip
 
         self.batch_size = min(config.batch_size, len(self.transitions))
         self.steps = len(self.transitions) // self.batch_size
-        self.epoch, self.step, self.seconds = 0, 0, 0.0
+        self.epoch, self.step = 0, 0
         self.term_names: list[str] = []
         self.log = torch.zeros(0)
+        self.random = config.regulariser != "vicreg" or bool(config.own_parts)
+
+    def _start_angles(self) -> None:
+        """Learned angles at turns that are read off pairs of images."""
+        for theta in self.model.action.undecayed():
+            if not isinstance(self.transitions, LabelledTransitions) or self.world.group.cycle is None:
+                raise RequestError(f"--angle-start spectral is for cycles, not for {self.world.group}: use random")
+            theta.data.copy_(spectral.starting_angles(self.transitions, theta.numel(), self.generator))
+
+    @contextlib.contextmanager
+    def seeded(self) -> Iterator[None]:
+        """Random numbers that a part of the model draws (a sketch, dropout) are a function of the run's seed and the
+        step, so that a run which was cut off goes on the same."""
+        if not self.random:
+            yield
+            return
+        with torch.random.fork_rng(devices=_gpus(self.placement.device)):
+            text = f"{self.seed} {self.epoch * self.steps + self.step} {self.model.training}"
+            torch.manual_seed(int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big"))
+            yield
+
+    def learn(self, batch: Batch) -> None:
+        """One step of the optimiser."""
+        done, total = self.epoch * self.steps + self.step, self.config.epochs * self.steps
+        factor = optimiser.share_of_peak(self.config.schedule, done, total)
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = rate * factor
+        with self.seeded():
+            terms = self.model.objective(batch, done / total)
+        self.optimizer.zero_grad()
+        (terms["loss"] + terms.get("probe", 0)).backward()
+        self.optimizer.step()
+        self.model.after_step()
+        if not len(self.log):
+            self.term_names = list(terms)
+            self.log = torch.zeros(self.steps, len(terms), device=self.placement.device)
+        self.log[self.step] = torch.stack([t.detach() for t in terms.values()])
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, Any]:
+        """What is measured on images held out."""
+        self.model.eval()
+        with self.seeded():
+            return self.evaluator.validate(self.model, self.held, self.validation_batch)
+
+
+def _gpus(device: torch.device) -> list[torch.device]:
+    return [device] if device.type == "cuda" else []
+
+
+class Training(Learner):
+    """One run in progress: a learner, its directory, and those who are told of it."""
+
+    def __init__(
+        self, run: Run, config: Config, seed: int, world: World, device: str, callbacks: Callback,
+        name: str | None = None, world_path: str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(config, world, seed, device, run.environment.get("precision"))
+        self.run, self.callbacks, self.base, self.world_path = run, callbacks, name, world_path
+        self.preset = name if name and PRESETS.get(name) == config else None
+        self.seconds = 0.0
         self.rows: list[dict[str, Any]] = []
         self.epoch_start = self.generator.get_state()
-
-    def _transitions(self, split: Split, **changed: Any) -> LabelledTransitions | PoseTransitions:
-        if isinstance(self.world, PoseWorld):
-            if any(changed.values()):
-                flags = "--shift, --warp and --even-states"
-                raise RequestError(f"{flags} are for labelled states, not for poses of {self.world.group}")
-            ways = {"every_action": self.config.every_action, "walk": self.config.walk}
-            return PoseTransitions(self.world, split, self.train_actions, **ways)
-        with_targets = isinstance(self.model, JEPA) and self.model.target.of_next_state
-        return LabelledTransitions(
-            split, self.world.group, self.train_actions,
-            every_action=self.config.every_action, with_targets=with_targets, **changed,
-        )  # fmt: skip
 
     def begin(self) -> None:
         """Write what a run directory starts with, or take up the state that is there."""
@@ -102,15 +141,33 @@ class Training:
             "seed": self.seed,
             "config": self.config.to_dict(),
             "world": self.world.facts,
+            **({"world_path": self.world_path} if self.world_path else {}),
+            **({"own_code": parts.sources(self.run_parts)} if self.run_parts else {}),
         }
-        self.run.check({"world": header["world"]})
         if not self.run.config_file.is_file():
             write_json(self.run.config_file, header)
-        write_json(self.run.path / "env.json", devices.environment(self.placement))
+        elif (before := self.run.header.get("own_code")) and before != header["own_code"]:
+            self.callbacks.warning(f"the own code of {self.run.path} has changed since the run began")
         resumed = self.run.state_file.is_file()
         if resumed:
             self._restore()
-        self.reporter.started(self, resumed)
+        self._note_start()
+        self.callbacks.begin(self, resumed)
+
+    @property
+    def run_parts(self) -> dict[str, str]:
+        """Own code that the run is made with, by kind of part."""
+        world = self.world_path or ""
+        return self.config.own_parts | ({"world": world} if parts.is_path(world) else {})
+
+    def _note_start(self) -> None:
+        """`env.json`: where the run began, and a line for every start."""
+        now = devices.environment(self.placement)
+        first = {**(self.run.environment or now)}
+        starts: Any = first.pop("starts", [])
+        date = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        start = {"date": date, "epoch": self.epoch, "step": self.step, **now}
+        write_json(self.run.path / "env.json", {**first, "starts": [*starts, start]})
 
     def fit(self, signals: Signals) -> None:
         """Epochs from where the run stands to the end."""
@@ -122,11 +179,11 @@ class Training:
             begun, first, before_save = time.monotonic(), self.step, 0.0
             while self.step < self.steps:
                 start = self.step * self.batch_size
-                self._train_step(self.transitions.batch(draw, start, start + self.batch_size))
+                self.learn(self.transitions.batch(draw, start, start + self.batch_size))
                 self.step += 1
                 if self.step % CHECK_EVERY == 0:
                     self._check_finite()
-                self.reporter.progress(self)
+                self.callbacks.step(self)
                 if signals.requested or time.monotonic() - last_save > SAVE_EVERY:
                     before_save += time.monotonic() - begun
                     self.seconds += time.monotonic() - begun
@@ -145,21 +202,6 @@ class Training:
             if signals.requested and self.epoch < self.config.epochs:
                 raise Interrupted(f"stopped after epoch {self.epoch}; the same command resumes it")
 
-    def _train_step(self, batch) -> None:
-        done, total = self.epoch * self.steps + self.step, self.config.epochs * self.steps
-        factor = optimisation.share_of_peak(self.config.schedule, done, total)
-        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
-            group["lr"] = rate * factor
-        terms = self.model.objective(batch, done / total)
-        self.optimizer.zero_grad()
-        (terms["loss"] + terms.get("probe", 0)).backward()
-        self.optimizer.step()
-        self.model.after_step()
-        if not len(self.log):
-            self.term_names = list(terms)
-            self.log = torch.zeros(self.steps, len(terms), device=self.placement.device)
-        self.log[self.step] = torch.stack([t.detach() for t in terms.values()])
-
     def _check_finite(self) -> None:
         """Stop at the first step whose terms are not all finite; what is on disk is from before it."""
         bad = (~self.log[: self.step].isfinite().all(1)).nonzero()
@@ -176,11 +218,10 @@ class Training:
         """Validate, write the epoch's row, keep the model if it is the best so far."""
         row = {"epoch": self.epoch + 1, "step": (self.epoch + 1) * self.steps}
         row |= dict(zip(self.term_names, self.log.cpu().double().mean(0).tolist(), strict=True))
-        row |= self._validate()
+        row |= self.validate()
         if not math.isfinite(row["validation_loss"]):
             raise RunError(f"the validation loss is not finite after epoch {self.epoch + 1}; try a smaller --lr")
-        if self.model.action.learned_angles:
-            row["angles"] = self.model.action.theta.tolist()  # pyright: ignore[reportCallIssue]
+        row |= self.model.action.logged()
         row["images_per_second"] = images_per_second
         best = min((r["validation_loss"] for r in self.rows), default=math.inf)
         if self.config.checkpoint == "last" or row["validation_loss"] < best:
@@ -189,9 +230,9 @@ class Training:
         self.rows.append(row)
         self.run.write_metrics(self.rows)
         self.epoch, self.step, self.log = self.epoch + 1, 0, torch.zeros(0)
-        self.reporter.epoch(self, row)
-        if isinstance(self.model, JEPA) and evaluation.collapsed(row):
-            self.reporter.warning(
+        self.callbacks.epoch(self, row)
+        if self.model.predicts_latents and collapsed(row):
+            self.callbacks.warning(
                 f"the latents have collapsed (spread of their directions {row['latent_std']:.3f} and of themselves "
                 f"{row['latent_scale']:.3f}, both near 1 when healthy; effective rank {row['effective_rank']:.1f} of "
                 f"{self.config.latent}): raise --variance, or lower --invariance"
@@ -200,19 +241,19 @@ class Training:
 
     def _warn_of_look_alikes(self) -> None:
         """Say once that learned angles have stayed, from one epoch to the next, where they cannot tell states apart."""
-        n = self.world.n
-        alike = [indistinguishable(row["angles"], n) for row in self.rows if "angles" in row]
+        group, n = self.world.group, self.world.n
+        factors = len(group.periods or ())
+        angles = [np.array(row["angles"]).reshape(-1, factors) for row in self.rows if "angles" in row and factors]
+        alike = [look_alikes(each, group) for each in angles]
         stayed = [now > 1 and now == before for before, now in itertools.pairwise(alike)]
         if stayed and stayed[-1] and not any(stayed[:-1]):
-            other = "" if self.config.angle_start == "spectral" else ", or --angle-start spectral"
-            self.reporter.warning(
-                f"the angles have settled where only {n // alike[-1]} of {n} states can be told apart (y and "
-                f"y + {n // alike[-1]} look alike): try another --seed{other}"
+            apart = n // alike[-1]
+            which = f" (y and y + {apart} look alike)" if group.cycle else ""
+            other = ", or --angle-start spectral" if group.cycle and self.config.angle_start != "spectral" else ""
+            self.callbacks.warning(
+                f"the angles have settled where only {apart} of {n} states can be told apart{which}: "
+                f"try another --seed{other}"
             )
-
-    @torch.no_grad()
-    def _validate(self) -> dict[str, Any]:
-        return self.judge.validate(self.model.eval(), self.held, self.validation_draw, self.validation_batch)
 
     def _save(self) -> None:
         """Everything that exact resume needs, in one file."""
@@ -243,10 +284,10 @@ class Training:
     def finish(self) -> None:
         """Evaluate the kept model exactly and write `result.json`."""
         begun = time.monotonic()
-        self.reporter.evaluating(self)
+        self.callbacks.evaluate(self)
         tensors, kept = checkpoint.load(self.run.model_file)
         self.model.load_state_dict(tensors, strict=False)
-        measured = self.judge.test(self.model, self.train_split)
+        measured = self.evaluator.test(self.model, self.train_split)
         images = self.config.epochs * self.steps * self.batch_size
         angles = self.model.action.angles
         result = {
@@ -268,12 +309,12 @@ class Training:
             "parameters": sum(p.numel() for p in predicting_parameters(self.model)),
         }
         write_json(self.run.result_file, result)
-        self.reporter.finished(self, result)
+        self.callbacks.end(self, result)
 
 
 def predicting_state(model: Model) -> dict[str, Tensor]:
-    """The tensors that prediction needs: all but the target encoder and running targets."""
-    return {n: t for n, t in model.state_dict().items() if not n.startswith(("slow.", "target."))}
+    """The tensors that prediction needs: all but the target encoder, running targets and the regulariser."""
+    return {n: t for n, t in model.state_dict().items() if not n.startswith(("slow.", "target.", "regulariser."))}
 
 
 def predicting_parameters(model: Model) -> list[nn.Parameter]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from brojepa.config import Config
-from brojepa.models import JEPA, Model
+from brojepa.models import Model
 
 
 def share_of_peak(kind: str, step: int, total: int) -> float:
@@ -18,8 +18,8 @@ def share_of_peak(kind: str, step: int, total: int) -> float:
 
 def optimizer(model: Model, config: Config) -> tuple[torch.optim.AdamW, list[float]]:
     """AdamW over three groups, weights, angles (no decay) and probe, and the peak rate of each."""
-    probe = list(model.classifier.parameters()) if isinstance(model, JEPA) and model.classifier is not None else []
-    angles = [model.action.theta] if model.action.learned_angles else []
+    probe = list(model.probe.parameters()) if model.probe is not None else []
+    angles = model.action.undecayed()
     apart = {id(p) for p in (*probe, *angles)}
     weights = [p for p in model.parameters() if p.requires_grad and id(p) not in apart]
     groups = [

@@ -1,24 +1,22 @@
 """Where the time of a training step goes: a window of steps under torch's profiler.
 
-`Profile` listens to a run from outside, as a reporter does, so a profiled run computes what it would have anyway.
+`Profile` is a callback like any other, so a profiled run computes what it would have anyway.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.profiler import profile
 
 from brojepa.errors import RunError
-from brojepa.training.display import Reporter
-
-if TYPE_CHECKING:
-    from brojepa.runs import Run
-    from brojepa.training import Training
+from brojepa.runs import Run
+from brojepa.training.callbacks import Callback, Progress
 
 WARM_UP, WINDOW = 20, 20  # steps before the window, and in it
 SHOWN = 15  # operators in the table
@@ -59,33 +57,26 @@ def profiler() -> profile:
     return profile(activities=torch.profiler.supported_activities())
 
 
-class Profile(Reporter):
-    """A reporter around another: profiles a window of the first epoch that it sees, writes `profile/trace.json`
-    into the run directory and has the other one say where the time went.
+class Profile(Callback):
+    """Profiles a window of the first epoch that it sees, writes `profile/trace.json` into the run directory and says
+    where the time went.
 
     The window opens after 20 steps, or after half of a shorter epoch, and closes 20 steps later or where the epoch
-    ends. A context manager, because a run may be cut off inside the window.
+    ends. `say` prints a line.
     """
 
-    def __init__(self, inner: Reporter) -> None:
-        self.inner = inner
-        for moment in vars(Reporter).keys() - vars(Profile).keys():
-            if not moment.startswith("_"):
-                setattr(self, moment, getattr(inner, moment))  # the other's, unchanged
+    def __init__(self, say: Callable[[str], object]) -> None:
+        self.say = say
         self.seen = 0
         self.profiler: profile | None = None
         self.done = False
 
-    def __enter__(self) -> Profile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.profiler is not None:
+    def close(self) -> None:
+        if self.profiler is not None:  # the run was cut off inside the window
             self.profiler.stop()
             self.profiler = None
 
-    def progress(self, training: Training) -> None:
-        self.inner.progress(training)
+    def step(self, training: Progress) -> None:
         if self.done:
             return
         self.seen += 1
@@ -96,11 +87,10 @@ class Profile(Reporter):
                 self.profiler = profiler()
                 self.profiler.start()
         elif self.seen - self.opened_at == WINDOW or not left:
-            self._close(training)
+            self._finish(training, self.profiler)
 
-    def _close(self, training: Training) -> None:
-        assert self.profiler is not None
-        finished, self.profiler, self.done = self.profiler, None, True
+    def _finish(self, training: Progress, finished: profile) -> None:
+        self.profiler, self.done = None, True
         finished.stop()
         seconds, steps = time.perf_counter() - self.began, self.seen - self.opened_at
         file = training.run.path / "profile" / "trace.json"
@@ -110,20 +100,16 @@ class Profile(Reporter):
         except (OSError, RuntimeError) as error:
             raise RunError(f"cannot write {file}: {error}; make room or name another --out, then repeat") from None
         first = training.step - steps + 1
-        self.inner.note(
+        self.say(
             f"profile of steps {first} to {training.step}, {1000 * seconds / steps:.1f} ms each with the profiler on"
         )
         for line in table(hottest(finished)):
-            self.inner.note(line)
-        self.inner.note(f"{file}: open it in chrome://tracing or ui.perfetto.dev")
+            self.say(line)
+        self.say(f"{file}: open it in chrome://tracing or ui.perfetto.dev")
 
-    def finished(self, training: Training, result: dict[str, Any]) -> None:
-        self.inner.finished(training, result)
+    def end(self, training: Progress, result: dict[str, Any]) -> None:
         if not self.done:
-            self.inner.note(
-                "nothing was profiled: that takes an epoch of at least two steps, try a smaller --batch-size"
-            )
+            self.say("nothing was profiled: that takes an epoch of at least two steps, try a smaller --batch-size")
 
-    def already_done(self, run: Run) -> None:
-        self.inner.already_done(run)
-        self.inner.note("nothing was trained, so there is nothing to profile: name another --out or --seed")
+    def found_done(self, run: Run) -> None:
+        self.say("nothing was trained, so there is nothing to profile: name another --out or --seed")

@@ -1,22 +1,15 @@
 """Worlds: images, the states they show, and the group that moves one state to another.
 
-`open_world` finds one by name or path; `LabelledTransitions` draws what a model is trained on.
+`open_world` finds one by name or path. A world's `transitions` draw what a model is trained on.
 """
 
-from brojepa.worlds.labelled import Batch, Draw, LabelledTransitions
+from brojepa.worlds.batches import Batch, Sampling, Split, Transitions
+from brojepa.worlds.labelled import LabelledTransitions
 from brojepa.worlds.poses import PoseTransitions, PoseWorld
 from brojepa.worlds.sources import known_split, open_world, search_path
-from brojepa.worlds.world import Split, World
+from brojepa.worlds.world import World
 
 __all__ = [
-    "Batch",
-    "Draw",
-    "LabelledTransitions",
-    "PoseTransitions",
-    "PoseWorld",
-    "Split",
-    "World",
-    "known_split",
-    "open_world",
-    "search_path",
+    "Batch", "LabelledTransitions", "PoseTransitions", "PoseWorld", "Sampling", "Split", "Transitions", "World",
+    "known_split", "open_world", "search_path",
 ]  # fmt: skip

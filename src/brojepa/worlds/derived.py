@@ -10,10 +10,10 @@ from torch import Tensor
 
 from brojepa.errors import RequestError
 from brojepa.groups import SO2, SO3, Cyclic, Dihedral, Group, Product
-from brojepa.worlds import solids
-from brojepa.worlds import transforms as turning
+from brojepa.worlds import solids, transforms
+from brojepa.worlds.batches import Split
 from brojepa.worlds.poses import PoseWorld
-from brojepa.worlds.world import Split, World, statistics
+from brojepa.worlds.world import World, pixel_statistics
 
 Open = Callable[[str], World]
 """Opens a world by name."""
@@ -62,7 +62,7 @@ def side_by_side(name: str, left: World, right: World, law: Group) -> World:
                 f"{len(sizes)}: more images are needed, or fewer states"
             )
         splits.append(Split(images, states))
-    mean, std = statistics(splits[0].images)
+    mean, std = pixel_statistics(splits[0].images)
     source: dict[str, Any] = {"images": {"train": len(splits[0]), "test": len(splits[1])}}
     source["sha256"] = [w.source.get("sha256") for w in (left, right)]
     if "split" in {**left.source, **right.source}:
@@ -105,7 +105,7 @@ def rotation(part: str, open_world: Open) -> World:
     turns = tuple(float(d) for d in range(FINE - 180, 181, FINE) if d)
 
     def show(things: Split, pose: Tensor) -> Tensor:
-        return turning.turn(things.images, torch.deg2rad(pose))
+        return transforms.turn(things.images, torch.deg2rad(pose))
 
     return _posed(_named("rotation", part), open_world(part or "mnist"), SO2(), show, grid, turns)
 
@@ -117,18 +117,18 @@ def dihedral(part: str, open_world: Open) -> World:
         raise RequestError(f"world dihedral:{part}: images of {base.shape[1]} x {base.shape[2]} are not square")
 
     def show(things: Split, pose: Tensor) -> Tensor:
-        return turning.flip_turn(things.images, pose[..., 0], pose[..., 1])
+        return transforms.flip_turn(things.images, pose[..., 0], pose[..., 1])
 
     return _posed(_named("dihedral", part), base, group, show, group.elements, group.actions)
 
 
 def _posed(name: str, base: World, law: Group, show, candidates: Tensor, measured: tuple) -> World:
-    if isinstance(base, PoseWorld) or base.law is not None:
+    if not base.plain:
         raise RequestError(f"world {name}: name a world of plain images, as in {name.partition(':')[0]}:mnist")
     test = base.test[torch.arange(0, len(base.test), max(1, len(base.test) // TESTED))]
     source = {**base.source, "images": {"train": len(base.train), "test": len(test)}}
     return PoseWorld(
-        name, base.n, base.train, test, base.mean, base.std, source, law,
+        name, 0, base.train, test, base.mean, base.std, source, law,
         show=show, candidates=candidates, measured=measured,
     )  # fmt: skip
 
@@ -149,9 +149,9 @@ def pose() -> World:
     plain = Split(torch.zeros(OBJECTS, 3, SIZE, SIZE, dtype=torch.uint8), which)
     plain = Split(show(plain, group.identity.expand(OBJECTS, -1)), which)
     sample = plain[which.repeat(64)]
-    mean, std = statistics(show(sample, group.grid(len(sample))))
+    mean, std = pixel_statistics(show(sample, group.grid(len(sample))))
     turns = tuple(group.plain(q) for q in group.sample(TURNS, torch.Generator().manual_seed(0)))
     return PoseWorld(
-        "pose", OBJECTS, plain, plain, mean, std, {"images": {"train": VIEWS, "test": OBJECTS * STARTS}}, group,
+        "pose", 0, plain, plain, mean, std, {"images": {"train": VIEWS, "test": OBJECTS * STARTS}}, group,
         show=show, candidates=group.grid(GRID), measured=turns, contexts=STARTS, views=VIEWS,
     )  # fmt: skip

@@ -14,63 +14,36 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from brojepa.groups import Element, Group
-from brojepa.worlds import transforms as turning
-from brojepa.worlds.world import Split
-
-
-@dataclass(frozen=True)
-class Batch:
-    """images [batch, c, h, w], uint8 (float where warped); states [batch]; k [batch, actions, ...], elements of the
-    group; next_states [batch, actions]; targets, images of the next states, [batch * actions, c, h, w], or None where
-    none were drawn."""
-
-    images: Tensor
-    states: Tensor
-    k: Tensor
-    next_states: Tensor
-    targets: Tensor | None
+from brojepa.worlds import transforms
+from brojepa.worlds.batches import PLAIN, Batch, Sampling, Split, Transitions
 
 
 @dataclass(frozen=True)
 class Draw:
     """An epoch as indices: context [count], k [count, actions, ...], target [count, actions]; offsets of the shifts,
-    0 to 2 * shift, [count, 1 + actions, 2], and linear maps, [count, images, 2, 2], the context's first; in a world of
-    poses the context's, [count, ...]."""
+    0 to 2 * shift, [count, 1 + actions, 2], and linear maps, [count, images, 2, 2], the context's first."""
 
     context: Tensor
     k: Tensor
     target: Tensor | None = None
     offset: Tensor | None = None
     warp: Tensor | None = None
-    pose: Tensor | None = None
 
 
-class LabelledTransitions:
+class LabelledTransitions(Transitions):
     """Draws transitions within one split: k uniform over the actions, the target uniform over the images of the
     state that k leads to. With `every_action` each context comes with all actions instead of one, with `even_states`
     every state is shown equally often, to within one."""
 
-    def __init__(
-        self,
-        split: Split,
-        group: Group,
-        actions: Sequence[Element],
-        *,
-        every_action: bool = False,
-        even_states: bool = False,
-        with_targets: bool = True,
-        shift: int = 0,
-        warp: float = 0.0,
-    ) -> None:
-        self.split, self.group, self.shift, self.warp = split, group, shift, warp
-        self.every_action, self.even_states, self.with_targets = every_action, even_states, with_targets
+    def __init__(self, split: Split, group: Group, actions: Sequence[Element], sampling: Sampling = PLAIN) -> None:
+        self.split, self.group, self.sampling = split, group, sampling
         self.actions = group.tensor(actions)
         states = split.states.cpu()
         self._states = states
         self._by_state = states.argsort(stable=True)
         self._sizes = torch.bincount(states, minlength=group.order or 0)
         self._starts = self._sizes.cumsum(0) - self._sizes
-        images = F.pad(split.images, (shift,) * 4) if shift else split.images
+        images = F.pad(split.images, (sampling.shift,) * 4) if sampling.shift else split.images
         h, w = split.images.shape[2:]
         self._windows = images.unfold(2, h, 1).unfold(3, w, 1)  # a view, [count, c, 2 shift + 1, 2 shift + 1, h, w]
 
@@ -81,23 +54,23 @@ class LabelledTransitions:
         """An epoch: every image once as context, in random order, or as many images with all states alike."""
         count, device = len(self), self.split.images.device
         context = torch.randperm(count, generator=generator)
-        if self.even_states:
+        if self.sampling.even_states:
             context = self._evened(context, torch.randperm(count, generator=generator))
-        if self.every_action:
+        if self.sampling.every_action:
             k = self.actions.expand(count, *self.actions.shape)
         else:
             k = self.actions[torch.randint(len(self.actions), (count, 1), generator=generator)]
         target = offset = warp = None
-        if self.with_targets:
+        if self.sampling.with_targets:
             state = self.group.apply(self._states[context][:, None], k)
             u = torch.rand(state.shape, dtype=torch.float64, generator=generator)
             target = self._by_state[self._starts[state] + (u * self._sizes[state]).long()].to(device)
-        if self.shift:
+        if self.sampling.shift:
             shape = (count, 1 + k.shape[1], 2)
-            offset = torch.randint(2 * self.shift + 1, shape, generator=generator).to(device)
-        if self.warp:
-            shape = (count, 1 + (k.shape[1] if self.with_targets else 0), 2, 2)
-            warp = (torch.eye(2) + self.warp * (2 * torch.rand(shape, generator=generator) - 1)).to(device)
+            offset = torch.randint(2 * self.sampling.shift + 1, shape, generator=generator).to(device)
+        if self.sampling.warp:
+            shape = (count, 1 + (k.shape[1] if self.sampling.with_targets else 0), 2, 2)
+            warp = (torch.eye(2) + self.sampling.warp * (2 * torch.rand(shape, generator=generator) - 1)).to(device)
         return Draw(context.to(device), k.to(device), target, offset, warp)
 
     def _evened(self, images: Tensor, places: Tensor) -> Tensor:
@@ -113,15 +86,16 @@ class LabelledTransitions:
         changes = [None if c is None else c[start:stop] for c in (draw.offset, draw.warp)]
         states = self.split.states[context]
         targets = None
-        if draw.target is not None:
+        target_rows = None if draw.target is None else draw.target[start:stop]
+        if target_rows is not None:
             rest = (None if c is None else c[:, 1:].flatten(0, 1) for c in changes)
-            targets = self._images(draw.target[start:stop].flatten(), *rest)
+            targets = self._images(target_rows.flatten(), *rest)
         images = self._images(context, *(None if c is None else c[:, 0] for c in changes))
-        return Batch(images, states, k, self.group.apply(states[:, None], k), targets)
+        return Batch(images, states, k, self.group.apply(states[:, None], k), targets, context, target_rows)
 
     def _images(self, index: Tensor, offset: Tensor | None, warp: Tensor | None) -> Tensor:
         if offset is None:
             images = self.split.images.index_select(0, index)
         else:
             images = self._windows[index, :, offset[:, 0], offset[:, 1]]
-        return images if warp is None else turning.warp(images, warp)
+        return images if warp is None else transforms.warp(images, warp)

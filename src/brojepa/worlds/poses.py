@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from brojepa.errors import RequestError
 from brojepa.groups import Element, Group
-from brojepa.worlds.labelled import Batch, Draw
-from brojepa.worlds.world import Split, World
+from brojepa.worlds.batches import PLAIN, Batch, Sampling, Split, Transitions
+from brojepa.worlds.world import World
 
 STAY = 0.9  # the chance that the next step of a walk repeats the action of the last: it gets somewhere
 
@@ -30,7 +31,7 @@ class PoseWorld(World):
     candidates: poses among which a predicted one is looked for, [count, ...].
     measured: the actions that are measured.
     contexts: poses from which a thing is measured; on the candidates' grid where they are a grid, else drawn.
-    views: images an epoch where there are fewer things.
+    views: images per epoch where there are fewer things.
     """
 
     show: Show = field(kw_only=True)
@@ -40,27 +41,43 @@ class PoseWorld(World):
     views: int = field(kw_only=True, default=0)
 
     @property
-    def labels(self) -> int:
-        return 0
-
-    @property
     def actions(self) -> tuple[Element, ...]:
         return self.measured
 
     def hold_out(self, count: int, generator: torch.Generator) -> tuple[Split, Split]:
         """Things held out for validation; where there are few, as many new views of the same."""
-        return (self.train, self.train) if self.views else super().hold_out(count, generator)
+        if self.views:
+            return self.train, self.train
+        return self.train.hold_out(count, int(self.train.states.max()) + 1, generator)
+
+    def transitions(self, split: Split, actions: Sequence[Element], sampling: Sampling) -> PoseTransitions:
+        if sampling != sampling.plain:
+            flags = "--shift, --warp and --even-states"
+            raise RequestError(f"{flags} are for labelled states, not for poses of {self.group}")
+        return PoseTransitions(self, split, actions, sampling)
+
+    @property
+    def plain(self) -> bool:
+        return False
 
 
-class PoseTransitions:
+@dataclass(frozen=True)
+class Draw:
+    """An epoch: context [count], its pose [count, ...], and k [count, actions, ...]."""
+
+    context: Tensor
+    pose: Tensor
+    k: Tensor
+
+
+class PoseTransitions(Transitions):
     """Draws transitions of things in poses: the pose uniform over the group, k uniform over the actions or, with
     `every_action`, all of them; the target is the same thing in the pose that k leads to. With `walk` above 1, k are
     that many actions in a row, and the targets the thing after each of them."""
 
-    def __init__(
-        self, world: PoseWorld, split: Split, actions: Sequence[Element], *, every_action: bool = False, walk: int = 1
-    ) -> None:
-        self.world, self.split, self.every_action, self.walk = world, split, every_action, walk
+    def __init__(self, world: PoseWorld, split: Split, actions: Sequence[Element], sampling: Sampling = PLAIN) -> None:
+        self.world, self.split = world, split
+        self.every_action, self.walk = sampling.every_action, sampling.walk
         self.group: Group = world.group
         self.actions = self.group.tensor(actions)
 
@@ -79,10 +96,9 @@ class PoseTransitions:
             turns[:, 0] = True
             last = (turns * torch.arange(self.walk)).cummax(1).values  # the step at which the action was last drawn
             k = self.actions[which.gather(1, last)]
-        return Draw(context.to(device), k.to(device), pose=pose.to(device))
+        return Draw(context.to(device), pose.to(device), k.to(device))
 
     def batch(self, draw: Draw, start: int, stop: int) -> Batch:
-        assert draw.pose is not None
         things, pose, k = self.split[draw.context[start:stop]], draw.pose[start:stop], draw.k[start:stop]
         reached = self.group.compose(k, pose[:, None]) if self.walk == 1 else self._along(pose, k)
         again = torch.arange(len(things), device=k.device).repeat_interleave(k.shape[1])

@@ -7,17 +7,19 @@ transposed, labels counted from 1).
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from brojepa.config import WORLDS, needs_emnist
+from brojepa import parts
+from brojepa.config import WORLDS, is_own_world, needs_emnist, world_folder
 from brojepa.errors import MissingData, RequestError, unknown
 from brojepa.files import cache_dir
-from brojepa.worlds import derived as made
-from brojepa.worlds import idx
+from brojepa.worlds import derived, idx
 from brojepa.worlds.world import World
 
 PARTS = ("train images", "train labels", "test images", "test labels")
@@ -70,8 +72,8 @@ def search_path(data_dir: str | Path | None) -> list[Path]:
 
 
 def open_world(name: str, data_dir: str | Path | None = None) -> World:
-    """The world of a name in `WORLDS`, some states of one (`mnist:0-6`), or the one at a path (a directory of IDX
-    files, or an .npz)."""
+    """The world of a name in `WORLDS`, some states of one (`mnist:0-6`), the one at a path (a directory of IDX files,
+    or an .npz), or the one that own code makes (`package.module:name`)."""
     base, _, rest = name.partition(":")
     if data_dir and not needs_emnist(name):
         raise RequestError(f"--data-dir {data_dir} is for emnist, not for {name}: for your own images use --world PATH")
@@ -85,22 +87,40 @@ def open_world(name: str, data_dir: str | Path | None = None) -> World:
         return _from_directory(path.name, path, layouts[0])
     if path.is_file():
         return _from_npz(path)
+    if parts.is_path(name):
+        world = parts.make("world", name)
+        if not isinstance(world, World):
+            raise parts.wrong("world", name, f"gave a {type(world).__name__}")
+        return world
+    if re.fullmatch(r".+@[0-9a-f]{12}", name):
+        raise RequestError(f"world {name} was made in Python and is not on disk: pass it again as world=...")
     if os.sep in name or path.suffix:
         raise RequestError(f"no world at {name}: give a directory of IDX files or an .npz with images and labels")
     raise unknown("world", name, WORLDS)
 
 
-def _named(name: str, rest: str, open_part: made.Open, data_dir: str | Path | None) -> World:
+def _named(name: str, rest: str, open_part: derived.Open, data_dir: str | Path | None) -> World:
     if name in ("mnist", "emnist"):
         world = _mnist() if name == "mnist" else _emnist(data_dir)
-        return made.subset(world, rest) if rest else world
-    if name in ("torus", "pairs"):
-        return getattr(made, name)(rest, open_part)
+        return derived.subset(world, rest) if rest else world
     if name == "pose":
         if rest:
             raise RequestError(f"world {name}:{rest}: {name} has no parts to name, write {name}")
-        return made.pose()
-    return getattr(made, name)(rest, open_part)
+        return derived.pose()
+    return DERIVED[name](rest, open_part)
+
+
+DERIVED = {
+    "torus": derived.torus, "pairs": derived.pairs, "rotation": derived.rotation, "dihedral": derived.dihedral,
+}  # fmt: skip
+
+
+def identity(name: str, world: World) -> str:
+    """What a run calls its world: a built-in one by name, own data by their content, wherever they lie."""
+    if not is_own_world(name):
+        return name
+    content = hashlib.sha256(json.dumps(world.source.get("sha256")).encode()).hexdigest()
+    return f"{world_folder(name)}@{content[:12]}"
 
 
 def _mnist() -> World:
@@ -147,10 +167,10 @@ def _from_directory(name: str, directory: Path, layout: Layout, n: int | None = 
                 raise RequestError(f"{directory / path}: label 0 found, EMNIST letters are labelled from 1")
         arrays[1::2] = [a.astype(np.int64) - layout.first_label for a in arrays[1::2]]
     sha256 = hashlib.sha256("".join(sums).encode()).hexdigest()
-    world = World.from_arrays(name, (arrays[0], arrays[1]), (arrays[2], arrays[3]), n=n, source={"sha256": sha256})
+    source: dict[str, object] = {"sha256": sha256}
     if name == "emnist":
-        world.source["split"] = known_split(world.source["images"], sha256)
-    return world
+        source["split"] = known_split({"train": len(arrays[1]), "test": len(arrays[3])}, sha256)
+    return World.from_arrays(name, (arrays[0], arrays[1]), (arrays[2], arrays[3]), n=n, source=source)
 
 
 def _from_npz(path: Path) -> World:
@@ -168,7 +188,7 @@ def _from_npz(path: Path) -> World:
         digest.update(key.encode() + np.ascontiguousarray(data[key]).tobytes())
     images, labels = data["images"], data["labels"]
     if labels.ndim != 1 or images.shape[:1] != labels.shape:
-        raise RequestError(f"{path}: {images.shape} images but {labels.shape} labels, need one label an image")
+        raise RequestError(f"{path}: {images.shape} images but {labels.shape} labels, need one label per image")
     if ("test_images" in data) != ("test_labels" in data):
         raise RequestError(f"{path} holds only one of test_images and test_labels: give both or neither")
     if "test_images" in data:

@@ -5,6 +5,8 @@ Checks what it is given, so that whatever holds a `World` can rely on it.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,50 +16,19 @@ from torch import Tensor
 
 from brojepa.errors import RequestError
 from brojepa.groups import Cyclic, Element, Group
-
-
-@dataclass(frozen=True)
-class Split:
-    """images uint8 [count, channels, height, width] and the states they show, int64 [count]."""
-
-    images: Tensor
-    states: Tensor
-
-    def __len__(self) -> int:
-        return len(self.states)
-
-    def __getitem__(self, index: Tensor) -> Split:
-        return Split(self.images[index], self.states[index])
-
-    def to(self, device: torch.device) -> Split:
-        return Split(self.images.to(device), self.states.to(device))
-
-    def hold_out(self, count: int, n: int, generator: torch.Generator) -> tuple[Split, Split]:
-        """Split off `count` images (a fifth of all at most), every state in proportion and at least one of each.
-
-        Images are ordered by their rank within their state after a shuffle, as a share of that state's images;
-        the first `count` in that order are held out.
-        """
-        total = len(self)
-        count = max(n, min(count, total // 5))
-        order = torch.randperm(total, generator=generator)
-        states = self.states[order]
-        sizes = torch.bincount(states, minlength=n)
-        by_state = states.argsort(stable=True)
-        starts = sizes.cumsum(0) - sizes
-        rank = torch.empty_like(states)
-        rank[by_state] = torch.arange(total) - starts[states[by_state]]
-        share = rank / sizes[states]
-        held = order[share.argsort(stable=True)]
-        return self[held[count:].sort().values], self[held[:count].sort().values]
+from brojepa.worlds.batches import Sampling, Split, Transitions
+from brojepa.worlds.labelled import LabelledTransitions
 
 
 @dataclass(frozen=True)
 class World:
     """Images and states of two splits, and the group that acts on the states: the cycle of n, or another `law`.
 
-    mean and std are over the pixels (0 to 1) of the training split, one a channel; `source` says which data
-    these are: counts, sha256, and the name of the split where it is a known one.
+    n: how many labelled states there are; 0 where a state is no label.
+    mean, std: over the pixels (0 to 1) of the training split, one per channel.
+    source: which data these are: counts, sha256, and the name of the split where it is a known one.
+
+    A world of another kind is a subclass with `transitions`, and an evaluator registered for it.
     """
 
     name: str
@@ -74,11 +45,6 @@ class World:
         return self.law or Cyclic(self.n)
 
     @property
-    def labels(self) -> int:
-        """How many states a classifier can tell apart; 0 where a state is no label."""
-        return self.n
-
-    @property
     def actions(self) -> tuple[Element, ...]:
         """The actions that are measured."""
         return self.group.actions
@@ -86,13 +52,24 @@ class World:
     @property
     def facts(self) -> dict[str, Any]:
         """What a run remembers of its world; the group where it is not the cycle of the states."""
-        plain = {"name": self.name, "states": self.labels, "shape": list(self.shape)}
+        plain = {"name": self.name, "states": self.n, "shape": list(self.shape)}
         plain |= {"mean": list(self.mean), "std": list(self.std), **self.source}
         return plain if self.law is None else {**plain, "group": str(self.law)}
 
     def hold_out(self, count: int, generator: torch.Generator) -> tuple[Split, Split]:
         """The training split without its validation images, and these."""
         return self.train.hold_out(count, self.n, generator)
+
+    def transitions(self, split: Split, actions: Sequence[Element], sampling: Sampling) -> Transitions:
+        """What draws transitions from a split of this world."""
+        if sampling.walk > 1:
+            raise RequestError(f"--walk {sampling.walk} is for worlds of poses, {self.name} has labelled states: use 1")
+        return LabelledTransitions(split, self.group, actions, sampling)
+
+    @property
+    def plain(self) -> bool:
+        """Whether this is a cycle of labelled states, which other worlds can be made from."""
+        return self.law is None
 
     def keep(self, states: list[int], name: str) -> World:
         """The world of some of the states, counted anew in the order given."""
@@ -104,7 +81,7 @@ class World:
         place[torch.tensor(states)] = torch.arange(len(states))
         train, test = (Split(s.images[place[s.states] >= 0], place[s.states][place[s.states] >= 0])
                        for s in (self.train, self.test))  # fmt: skip
-        mean, std = statistics(train.images)
+        mean, std = pixel_statistics(train.images)
         counts = {"train": len(train), "test": len(test)}
         return World(name, len(states), train, test, mean, std, {**self.source, "images": counts})
 
@@ -142,9 +119,10 @@ class World:
         if parts[0].images.shape[1:] != parts[1].images.shape[1:]:
             shapes = " and ".join("x".join(map(str, p.images.shape[1:])) for p in parts)
             raise RequestError(f"{name}: training and test images differ in shape ({shapes}), they must be alike")
-        mean, std = statistics(parts[0].images)
-        counts = {"train": len(parts[0]), "test": len(parts[1])}
-        return cls(name, n, parts[0], parts[1], mean, std, {"images": counts, **(source or {})})
+        mean, std = pixel_statistics(parts[0].images)
+        facts = {"images": {"train": len(parts[0]), "test": len(parts[1])}, **(source or {})}
+        facts.setdefault("sha256", content_sum(*parts))
+        return cls(name, n, parts[0], parts[1], mean, std, facts)
 
 
 def _check_arrays(where: str, images: np.ndarray, labels: np.ndarray) -> None:
@@ -178,7 +156,7 @@ def _split(name: str, part: str, images: np.ndarray, labels: np.ndarray, n: int)
     return Split(torch.from_numpy(images.copy()), torch.from_numpy(labels))
 
 
-def statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def pixel_statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Exact mean and standard deviation of each channel over pixels scaled to 0..1, from a histogram."""
     levels = torch.arange(256, dtype=torch.float64) / 255
     means, stds = [], []
@@ -188,3 +166,13 @@ def statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
         means.append(mean)
         stds.append(max(float((share * (levels - mean).square()).sum()) ** 0.5, 1 / 255))
     return tuple(means), tuple(stds)
+
+
+def content_sum(*splits: Split) -> str:
+    """The sha256 of images and states: what a world is known by, wherever it lies."""
+    digest = hashlib.sha256()
+    for split in splits:
+        for part in (split.images, split.states):
+            digest.update(f"{part.dtype} {tuple(part.shape)}".encode())
+            digest.update(part.contiguous().numpy().data)
+    return digest.hexdigest()
