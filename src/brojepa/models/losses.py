@@ -44,13 +44,14 @@ def covariance(cov: Tensor, scale: CovarianceScale = "mean") -> Tensor:
 
 
 def epps_pulley(x: Tensor, knots: int = 17, reach: float = 5.0) -> Tensor:
-    """How far columns of x [batch, columns] are from N(0, 1): the mean of the statistics of Epps and Pulley (1983).
+    """How far columns of x [batch, columns] are from N(0, 1): the mean of the distances of Epps and Pulley (1983).
 
-    batch times the integral over t of |mean of exp(i t x) - exp(-t^2 / 2)|^2 exp(-t^2 / 2), by the trapezoidal rule on
-    [-reach, reach]. The integrand is even in t, so half of the interval is computed and counted twice.
+    The integral over t of |mean of exp(i t x) - exp(-t^2 / 2)|^2 exp(-t^2 / 2), by the trapezoidal rule on [-reach,
+    reach]. The integrand is even in t, so half of the interval is computed and counted twice. Times the batch, this is
+    their test statistic; without that factor, batches of different sizes compare.
     """
     t = torch.linspace(0, reach, knots, device=x.device)
     gaussian = (-t.square() / 2).exp()
     phase = x[..., None] * t
     away = (phase.cos().mean(0) - gaussian).square() + phase.sin().mean(0).square()
-    return 2 * len(x) * torch.trapezoid(away * gaussian, t, dim=-1).mean()
+    return 2 * torch.trapezoid(away * gaussian, t, dim=-1).mean()

@@ -44,12 +44,12 @@ class VICReg(nn.Module):
 class SIGReg(nn.Module):
     """Sketched isotropic Gaussian: along random directions, latents are to be distributed as N(0, 1).
 
-    Each direction is measured by the statistic of Epps and Pulley (1983), the squared distance between the empirical
-    characteristic function of the projections and exp(-t^2 / 2), weighted by exp(-t^2 / 2) and integrated over t. New
-    directions are drawn at every step, from torch's own generator: a run seeds that for each step from its seed.
+    Each direction is measured by the distance of Epps and Pulley (1983) between the empirical characteristic function
+    of the projections and exp(-t^2 / 2), weighted by exp(-t^2 / 2) and integrated over t. New directions are drawn at
+    every step, from torch's own generator: a run seeds that for each step from its seed.
 
     Args:
-        weight: of the term.
+        weight: of the term. LeJEPA multiplies the distance by the batch size; here the weight does that.
         directions: drawn per step.
         knots: points of the integral over t in [0, reach]; the integrand is even.
         reach: where the integral ends.
