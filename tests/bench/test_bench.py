@@ -167,7 +167,7 @@ def test_slope_and_steepest_of_a_power_law(power, scale_of, values):
 def test_operations_of_a_step_are_those_that_torch_counts(name):
     training = stepper(name, batch_size=4, action="mfr-fixed")  # with learned angles torch's own counter fails
     training.advance()
-    with roofline.Record() as record:
+    with roofline.Recorder() as record:
         training.advance()
     with FlopCounterMode(display=False) as counter:
         training.advance()

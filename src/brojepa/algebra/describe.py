@@ -65,16 +65,16 @@ def _cycles(found: dict[str, Any]) -> list[str]:
         return ["The latent action is a network: it has no angles to read a cycle from."]
     how = "learned" if rotation["learned"] else "fixed"
     count = 1 if len({str(plane["angle"]) for plane in rotation["planes"]}) == 1 else len(rotation["planes"])
-    told = f"{count} {how} angle{'' if count == 1 else 's'} alone"
+    angles_read = f"{count} {how} angle{'' if count == 1 else 's'} alone"
     if cycle:
         parts = (rotation["modulus"], rotation["confidence"], rotation.get("reason"))
-        lines = [_cycle(*parts, f"the world has {n} states", told)]
+        lines = [_cycle(*parts, f"the world has {n} states", angles_read)]
     else:
         names = found["group"].split("x")
         reasons = rotation.get("reason") or [None] * len(names)
         factors = zip(rotation["modulus"], rotation["confidence"], reasons, names, strict=True)
         lines = [
-            f"Factor {i}: {_cycle(modulus, confidence, reason, f'it is {factor}', told)}"
+            f"Factor {i}: {_cycle(modulus, confidence, reason, f'it is {factor}', angles_read)}"
             for i, (modulus, confidence, reason, factor) in enumerate(factors, 1)
         ]
     alike = rotation["alike"]
@@ -89,14 +89,15 @@ def _cycles(found: dict[str, Any]) -> list[str]:
     return [*lines, f"Its frequencies tell all {n} states apart."]
 
 
-def _cycle(modulus: int | None, confidence: float, reason: str | None, truth: str, told: str) -> str:
+def _cycle(modulus: int | None, confidence: float, reason: str | None, truth: str, angles_read: str) -> str:
     if modulus is None and reason == "many":
         asked = f"the best guess has confidence {min(confidence, 0.9989):.4f}, 0.999 is asked"
-        return f"The length of the cycle is more than {told} can tell ({truth}): {asked}."
+        return f"The length of the cycle is more than {angles_read} can tell ({truth}): {asked}."
     if modulus is None:
-        return f"No finite cycle can be read off {told}: they are near the multiples of 2π/n for no n that is tried."
+        none = "they are near the multiples of 2π/n for no n that is tried"
+        return f"No finite cycle can be read off {angles_read}: {none}."
     sure = "above 0.9999" if confidence > 0.9999 else f"{confidence:.4f}"
-    return f"A cycle of length {modulus} ({truth}), read off {told}; confidence {sure}."
+    return f"A cycle of length {modulus} ({truth}), read off {angles_read}; confidence {sure}."
 
 
 def _composes(found: dict[str, Any]) -> str:

@@ -70,7 +70,7 @@ class Call:
         return min(times)
 
 
-class Record(TorchDispatchMode):
+class Recorder(TorchDispatchMode):
     """Counts the calls whose operations torch knows how to count: products and convolutions, forward and backward."""
 
     def __init__(self) -> None:
@@ -162,8 +162,8 @@ def on_one_thread(name: str, quick: bool, repeats: int) -> tuple[float, float]:
     return step, recorded(training).best_seconds(training.device, _enough(quick))
 
 
-def recorded(training: Stepper) -> Record:
+def recorded(training: Stepper) -> Recorder:
     """The products and convolutions of one step."""
-    with Record() as record:
+    with Recorder() as record:
         training.advance()
     return record

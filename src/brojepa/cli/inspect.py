@@ -51,7 +51,7 @@ def infer(argv: list[str]) -> int:
     model, z, shown = _read(args)
     k = model.group.plain(model.infer_action(z[0], z[1]))
     if args.json:
-        print(json.dumps({"from": shown[0], "to": shown[1], "action": _said(model, k)}))
+        print(json.dumps({"from": shown[0], "to": shown[1], "action": _as_json(model, k)}))
         return 0
     _print_images(args, shown)
     print(f"action {model.group.write(k)}")
@@ -69,9 +69,9 @@ def plan(argv: list[str]) -> int:
     way = model.plan(z[0], z[1], args.allowed.split(","))
     states, write = _states(args.run, model, way.latents), model.group.write
     if args.json:
-        said = {"action": _said(model, way.action), "actions": [_said(model, k) for k in way.actions]}
-        said |= {"reached": way.reached, "distance": way.distance}
-        print(json.dumps({"from": shown[0], "to": shown[1], **said, "states": states}))
+        answer = {"action": _as_json(model, way.action), "actions": [_as_json(model, k) for k in way.actions]}
+        answer |= {"reached": way.reached, "distance": way.distance}
+        print(json.dumps({"from": shown[0], "to": shown[1], **answer, "states": states}))
         return 0
     _print_images(args, shown)
     print(f"action {write(way.action)}, in {len(way.actions)} step{'' if len(way.actions) == 1 else 's'}:")
@@ -118,7 +118,7 @@ def _states(run: str, model: Model, z: Tensor) -> list[str | None]:
     return [names[y] for y in model.classify(z).tolist()]
 
 
-def _said(model: Model, k: Element) -> int | str:
+def _as_json(model: Model, k: Element) -> int | str:
     """An action in JSON: a cycle's is a number, another group's is written as --allowed reads it."""
     return model.group.write(k) if model.group.shape or not isinstance(k, int) else k
 

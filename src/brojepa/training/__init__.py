@@ -60,7 +60,7 @@ def train(
     if isinstance(world, str):
         knobs["world"] = world
     config = config.replace(**knobs)
-    told = Callbacks(callbacks)
+    listeners = Callbacks(callbacks)
     try:
         if isinstance(world, World):
             path, known = None, identity(f"{world.name}@", world)
@@ -73,13 +73,13 @@ def train(
         run = Run.locate(out, config, name, seed)
         run.check({"config": config.to_dict(), "seed": seed, "world": world.facts})
         if run.done:
-            told.found_done(run)
+            listeners.found_done(run)
             return run
         own = path if path and is_own_world(path) else None
-        training = Training(run, config, seed, world, device, told, name, own)
+        training = Training(run, config, seed, world, device, listeners, name, own)
         with run.claim(), Signals() as signals:
             if run.done:
-                told.found_done(run)
+                listeners.found_done(run)
                 return run
             training.begin()
             training.fit(signals)
@@ -87,4 +87,4 @@ def train(
             training.finish()
         return run
     finally:
-        told.close()
+        listeners.close()

@@ -19,7 +19,7 @@ from brojepa.worlds.batches import PLAIN, Batch, Sampling, Split, Transitions
 
 
 @dataclass(frozen=True)
-class Draw:
+class LabelledDraw:
     """An epoch as indices: context [count], k [count, actions, ...], target [count, actions]; offsets of the shifts,
     0 to 2 * shift, [count, 1 + actions, 2], and linear maps, [count, images, 2, 2], the context's first."""
 
@@ -50,7 +50,7 @@ class LabelledTransitions(Transitions):
     def __len__(self) -> int:
         return len(self.split)
 
-    def draw(self, generator: torch.Generator) -> Draw:
+    def draw(self, generator: torch.Generator) -> LabelledDraw:
         """An epoch: every image once as context, in random order, or as many images with all states alike."""
         count, device = len(self), self.split.images.device
         context = torch.randperm(count, generator=generator)
@@ -71,7 +71,7 @@ class LabelledTransitions(Transitions):
         if self.sampling.warp:
             shape = (count, 1 + (k.shape[1] if self.sampling.with_targets else 0), 2, 2)
             warp = (torch.eye(2) + self.sampling.warp * (2 * torch.rand(shape, generator=generator) - 1)).to(device)
-        return Draw(context.to(device), k.to(device), target, offset, warp)
+        return LabelledDraw(context.to(device), k.to(device), target, offset, warp)
 
     def _evened(self, images: Tensor, places: Tensor) -> Tensor:
         """As many images, of every state the same number: each state goes through its own in the order given, over
@@ -80,7 +80,7 @@ class LabelledTransitions(Transitions):
         state, turn = places % len(self._sizes), places // len(self._sizes)
         return by_state[self._starts[state] + turn % self._sizes[state]]
 
-    def batch(self, draw: Draw, start: int, stop: int) -> Batch:
+    def batch(self, draw: LabelledDraw, start: int, stop: int) -> Batch:
         """Rows start to stop of the epoch, gathered."""
         context, k = draw.context[start:stop], draw.k[start:stop]
         changes = [None if c is None else c[start:stop] for c in (draw.offset, draw.warp)]

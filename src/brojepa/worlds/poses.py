@@ -62,7 +62,7 @@ class PoseWorld(World):
 
 
 @dataclass(frozen=True)
-class Draw:
+class PoseDraw:
     """An epoch: context [count], its pose [count, ...], and k [count, actions, ...]."""
 
     context: Tensor
@@ -84,7 +84,7 @@ class PoseTransitions(Transitions):
     def __len__(self) -> int:
         return max(len(self.split), self.world.views)
 
-    def draw(self, generator: torch.Generator) -> Draw:
+    def draw(self, generator: torch.Generator) -> PoseDraw:
         count, device = len(self), self.split.images.device
         context = torch.randperm(count, generator=generator) % len(self.split)
         pose = self.group.sample(count, generator)
@@ -96,9 +96,9 @@ class PoseTransitions(Transitions):
             turns[:, 0] = True
             last = (turns * torch.arange(self.walk)).cummax(1).values  # the step at which the action was last drawn
             k = self.actions[which.gather(1, last)]
-        return Draw(context.to(device), pose.to(device), k.to(device))
+        return PoseDraw(context.to(device), pose.to(device), k.to(device))
 
-    def batch(self, draw: Draw, start: int, stop: int) -> Batch:
+    def batch(self, draw: PoseDraw, start: int, stop: int) -> Batch:
         things, pose, k = self.split[draw.context[start:stop]], draw.pose[start:stop], draw.k[start:stop]
         reached = self.group.compose(k, pose[:, None]) if self.walk == 1 else self._along(pose, k)
         again = torch.arange(len(things), device=k.device).repeat_interleave(k.shape[1])

@@ -60,7 +60,7 @@ class Solids:
 
 
 def objects(count: int) -> Solids:
-    """The first so many of an endless row of objects, always the same; each just fits the unit ball."""
+    """The first `count` objects of a fixed sequence, each scaled to the unit ball."""
     if count < 1:
         raise RequestError(f"{count} objects: ask for 1 or more")
     made = torch.from_numpy(np.stack([_object(i) for i in range(count)])).float()

@@ -65,7 +65,7 @@ def _pixels(size: int, device: torch.device) -> Tensor:
 
 
 def _check(images: Tensor, *each: Tensor) -> torch.Size:
-    """The shape of the images, if there is one number an image."""
+    """The shape of the images, if there is one number per image."""
     for values in each:
         if images.ndim != 4 or values.shape != images.shape[:1]:
             raise RequestError(

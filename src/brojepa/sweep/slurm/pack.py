@@ -48,7 +48,7 @@ class Pack:
             raise RunError(f"{len(failed)} of {len(self.jobs)} runs failed: {', '.join(failed)}")
 
     def _train(self, job: Job) -> str:
-        """Why a run failed, after so many tries, or nothing."""
+        """Why a run failed after all its tries, or nothing."""
         code = 0
         for _ in range(TRIES):
             if job.run.done:
@@ -62,8 +62,8 @@ class Pack:
         job.run.make()
         threads = os.environ.get("SLURM_CPUS_PER_TASK")
         env = {**os.environ, **({"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads} if threads else {})}
-        # Slurm may signal every process of a job, and training gives up unsaved on a second signal. So the child is
-        # born deaf to Slurm's signals, which wait here until it is there, and hears one SIGINT from us.
+        # Slurm may signal every process of a job, and training gives up unsaved on a second signal. So the child
+        # inherits a mask that blocks Slurm's signals, which wait here until it is there, and gets one SIGINT from us.
         with (job.run.path / LOG).open("ab") as log, held_back(signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
             self.child = subprocess.Popen(job.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
         # not `wait`: where a library has started threads, a signal that one of them gets does not end a blocking call

@@ -89,6 +89,6 @@ def ask(*command: str) -> str:
     except FileNotFoundError:
         raise RequestError(f"no Slurm here ({command[0]} not found): use a login node or leave out --slurm") from None
     if done.returncode:
-        said = " ".join(done.stderr.split())
-        raise RunError(f"{said}; what is queued is not affected, repeat the command when Slurm answers")
+        answer = " ".join(done.stderr.split())
+        raise RunError(f"{answer}; what is queued is not affected, repeat the command when Slurm answers")
     return done.stdout.strip()

@@ -78,7 +78,7 @@ def _done_since(job: Job) -> bool:
 
 
 def packs_of(jobs: Sequence[Job], size: int | None) -> Iterator[list[Job]]:
-    """Jobs of one encoder together, so many to a task."""
+    """Jobs of one encoder together, `size` per task."""
     for encoder in dict.fromkeys(job.config.encoder for job in jobs):
         same = [job for job in jobs if job.config.encoder == encoder]
         step = size or PACK.get(encoder, 1)
