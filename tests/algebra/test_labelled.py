@@ -22,9 +22,10 @@ import brojepa
 from brojepa import BlockRotation, training
 from brojepa.algebra import infer_accuracy, inspect
 from brojepa.algebra.describe import describe
-from brojepa.algebra.labelled import drift, geometry
+from brojepa.algebra.labelled import drift, geometry, look_alikes
 from brojepa.errors import RequestError
 from brojepa.evaluation import Latents
+from brojepa.groups import Cyclic, Group, Product
 from brojepa.models import Model, Task
 from brojepa.text import signed
 from brojepa.training import Callback
@@ -310,6 +311,47 @@ def test_training_warns_once_of_angles_that_confuse_states(start, monkeypatch, d
 def run(digits, tmp_path_factory) -> Path:
     config = helpers.config(world=str(digits), latent=16, encoder="mlp", action="mfr-fixed", epochs=3, lr=3e-3)
     return training.train(config, out=tmp_path_factory.mktemp("runs")).path
+
+
+def brute_look_alikes(angles: np.ndarray, group: Group) -> int:
+    """Elements that turn no plane, one by one."""
+    turns = [np.array(k, ndmin=1) @ angles.T for k in group.elements.tolist()]
+    return sum(bool(np.allclose(np.exp(1j * turn), 1, atol=1e-6)) for turn in turns)
+
+
+@pytest.mark.parametrize(
+    ("group", "harmonics", "alike"),
+    [
+        (Cyclic(10), [[8]], 2),
+        (Cyclic(10), [[8], [5]], 1),
+        (Product((Cyclic(10), Cyclic(10))), [[1, 0], [0, 1], [2, 1]], 1),
+        (Product((Cyclic(10), Cyclic(10))), [[2, 0], [0, 1]], 2),
+        (Product((Cyclic(10), Cyclic(10))), [[1, 0], [2, 0]], 10),
+        (Product((Cyclic(10), Cyclic(4))), [[2, 0], [0, 2]], 4),
+    ],
+)
+def test_states_that_look_alike_are_counted_by_the_group(group, harmonics, alike):
+    angles = 2 * np.pi * np.array(harmonics) / np.array(group.periods)
+    assert look_alikes(angles, group) == alike == brute_look_alikes(angles, group)
+    assert look_alikes(angles + 0.2, group) == 1, "angles that have not settled tell states apart, however close"
+
+
+def test_a_torus_is_warned_of_the_states_it_cannot_tell_apart(tiny, tmp_path):
+    """Learned angles that all turn by the sum of both actions: 3 of 9 states."""
+    heard = []
+
+    class Heard(Callback):
+        def warning(self, text):
+            heard.append(text)
+
+    changes = {"world": f"torus:{tiny},{tiny}", "action": "mfr-learned", "encoder": "mlp", "latent": 16, "epochs": 3}
+    changes["angle_start"] = str(2 * math.pi / 3)
+    config = brojepa.preset("torus/fast").replace(**changes, precision="float32", lr=1e-6, batch_size=90)
+    training.train(config, out=tmp_path, device="cpu", callbacks=[Heard()])
+    (text,) = [t for t in heard if "told apart" in t]
+    assert "3 of 9" in text
+    assert "y + " not in text
+    assert "spectral" not in text
 
 
 @pytest.fixture(scope="module")
