@@ -137,7 +137,7 @@ class Config:
     covariance_scale: Literal["mean", "dim"] = knob(
         "mean", "vicreg: covariance term averaged over entries (mean) or summed over D (dim, as in the original)"
     )
-    sigreg: float = knob(1.0, "sigreg: weight of the distance from an isotropic Gaussian")
+    sigreg: float = knob(10.0, "sigreg: weight of the distance from an isotropic Gaussian")
     regularise: Literal["predicted", "context"] = knob("predicted", "the latents that the regulariser acts on")
     consistency: float = knob(0.0, "weight of the composition-consistency loss (makes zero-shot weak)")
     composed_actions: Actions | None = knob(None, "actions composed by that loss; default: the test actions")

@@ -55,7 +55,7 @@ class SIGReg(nn.Module):
         reach: where the integral ends.
     """
 
-    def __init__(self, weight: float = 1.0, directions: int = 256, knots: int = 17, reach: float = 5.0) -> None:
+    def __init__(self, weight: float = 10.0, directions: int = 256, knots: int = 17, reach: float = 5.0) -> None:
         super().__init__()
         self.weight, self.directions, self.knots, self.reach = weight, directions, knots, reach
 
