@@ -15,6 +15,9 @@ from brojepa.models.encoders import Shape, standardiser
 from brojepa.models.model import Task
 from brojepa.models.targets import Target
 
+TAKEN = ("loss", "invariance", "consistency", "probe", "epoch", "step")
+"""Names that a regulariser's terms cannot have: other terms of the loss, and what a row of metrics begins with."""
+
 
 class Encoder(nn.Module):
     """An own encoder, with the batch norm of --standardise after it."""
@@ -55,11 +58,12 @@ def regulariser(path: str, dim: int) -> nn.Module:
     if not isinstance(made, nn.Module):
         raise parts.wrong("regulariser", path, f"gave a {type(made).__name__}")
     terms = _tried("regulariser", path, made, torch.randn(8, dim))
-    right = isinstance(terms, dict) and all(
+    if not isinstance(terms, dict) or not all(
         isinstance(term, tuple) and len(term) == 2 and _shape(term[1]) == [] for term in terms.values()
-    )
-    if not right:
+    ):
         raise parts.wrong("regulariser", path, f"returned {terms!r:.60}")
+    if taken := [name for name in TAKEN if name in terms]:
+        raise parts.wrong("regulariser", path, f"has a term named {taken[0]}, which every run has: name it otherwise")
     return made
 
 
