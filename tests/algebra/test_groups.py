@@ -279,7 +279,7 @@ def test_a_network_of_poses_has_no_parts_and_everything_else():
     found = inspect(ideal(D4, MLPAction(16, D4, hidden=8)), posed(D4))
     assert found["parts"] is None
     assert found["law"]["identity"] > 0.01
-    assert "a network" in describe({"run": "r", "world": "w", **found})[2]
+    assert "no representation to read" in describe({"run": "r", "world": "w", **found})[2]
     with style.language():
         assert len(draw({"run": "r", "world": "w", **found}, []).axes) == 2
 

@@ -50,7 +50,7 @@ def verdict(found: dict[str, Any]) -> list[str]:
     if found["states"]:
         return [*_cycles(found), _composes(found)]
     if found["parts"] is None:
-        return ["The latent action is a network: it has no representation to read.", _composes(found)]
+        return ["The latent action has no representation to read.", _composes(found)]
     sums = " + ".join(f"{part['copies']}x{part['irrep']}" for part in found["parts"])
     return [f"The latent is {sums} of {found['group']}.", _composes(found)]
 
@@ -62,7 +62,7 @@ def _is_cycle(found: dict[str, Any]) -> bool:
 def _cycles(found: dict[str, Any]) -> list[str]:
     rotation, n, cycle = found["rotation"], found["states"], _is_cycle(found)
     if rotation is None:
-        return ["The latent action is a network: it has no angles to read a cycle from."]
+        return ["The latent action has no angles to read a cycle from."]
     how = "learned" if rotation["learned"] else "fixed"
     count = 1 if len({str(plane["angle"]) for plane in rotation["planes"]}) == 1 else len(rotation["planes"])
     angles_read = f"{count} {how} angle{'' if count == 1 else 's'} alone"
