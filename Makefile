@@ -2,19 +2,23 @@
 # make test:  set up, run the whole test suite
 # make check: lint and types
 # make docs:  fill the tables of the documents from results/
+# make test-slow: tests that train on all of MNIST, some minutes
 # make test-slurm: sweeps on a Slurm that the tests bring up here; as root it installs slurm-wlm and munge if need be
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: train test test-slurm check docs setup clean
+.PHONY: train test test-slow test-slurm check docs setup clean
 
 train: $(VENV)/.installed
 	$(BIN)/brojepa train
 
 test: $(VENV)/.installed
 	$(BIN)/pytest -n 2
+
+test-slow: $(VENV)/.installed
+	$(BIN)/pytest -m slow
 
 test-slurm: $(VENV)/.installed
 	@PATH="$$PATH:/usr/sbin"; if ! { command -v slurmctld && command -v slurmd && command -v munged; } >/dev/null; then \
