@@ -6,6 +6,7 @@ import json
 import re
 import runpy
 import statistics
+import sys
 import textwrap
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from brojepa.config import Config, words
 from brojepa.figures import FIGURES
 from brojepa.figures.choose import find
 from brojepa.figures.data import unpack
+from brojepa.parts import EXPECTED
 from brojepa.presets import PRESETS
 
 ROOT = Path(__file__).parent.parent
@@ -34,15 +36,24 @@ BLOCKS = [
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_python_in_the_documents_runs(block, digits, tmp_path, monkeypatch, capsys):
-    """Where a block trains mnist/fast, on a few digits and for one epoch instead."""
+    """As a script, mine.py. Where a block trains mnist/fast, on a few digits and for one epoch instead."""
     monkeypatch.chdir(tmp_path)
     small = f"brojepa.preset('mnist/fast').replace(world={str(digits)!r}, epochs=1, precision='float32')"
     code = block.replace('brojepa.train("mnist/fast"', f"brojepa.train({small}")
     code = code.replace('brojepa.open_world("mnist")', f"brojepa.open_world({str(digits)!r})")
     code = code.replace("epochs=8", "epochs=8, precision='float32'")
-    exec(compile(code, "document", "exec"), {})
+    (tmp_path / "mine.py").write_text(code)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    exec(compile(code, "mine.py", "exec"), {"__name__": "__main__"})
     if "print(" in block:
         assert capsys.readouterr().out
+
+
+def test_the_table_of_parts_has_every_part_and_how_it_is_called():
+    """docs/extending.md says what the error messages say."""
+    page = (ROOT / "docs" / "extending.md").read_text()
+    rows = re.findall(r"^\| \[.*\| `--(\w+)` \| `(\(.*?\))` \|", page, re.MULTILINE)
+    assert dict(rows) == {kind: says.partition(" -> ")[0] for kind, says in EXPECTED.items()}
 
 
 PRINTED = [
