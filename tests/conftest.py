@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import blobs, config
+from own_code import module  # noqa: F401, a fixture
 from small_runs import EPOCHS, KINDS
 
 from brojepa import Config

@@ -42,7 +42,15 @@ def is_own_world(name: str) -> bool:
     base, _, rest = name.partition(":")
     if base not in WORLDS:
         return True
-    return any(Path(part).is_absolute() or (parts.is_path(part) and is_own_world(part)) for part in rest.split(","))
+    return any(Path(part).is_absolute() for part in rest.split(",")) or bool(world_code(name))
+
+
+def world_code(name: str) -> str:
+    """The paths to own code that a world is, or is made of, with commas between them: `a:f,b:g` for `torus:a:f,b:g`."""
+    base, _, rest = name.partition(":")
+    if base in WORLDS:
+        return ",".join(filter(None, map(world_code, rest.split(","))))
+    return name if parts.is_path(name) else ""
 
 
 def absolute_world(name: str) -> str:
@@ -214,11 +222,8 @@ class Config:
     @property
     def own_parts(self) -> dict[str, str]:
         """The parts that are own code, by kind: {"encoder": "mymodule:MyViT"}."""
-        named = {name: getattr(self, name) for name in (*PARTS, "world")}
-        return {
-            name: value for name, value in named.items()
-            if parts.is_path(value) and (name != "world" or value.partition(":")[0] not in WORLDS)
-        }  # fmt: skip
+        named = {name: value for name in PARTS if parts.is_path(value := getattr(self, name))}
+        return named | ({"world": code} if (code := world_code(self.world)) else {})
 
     @property
     def first_angle(self) -> float | None:

@@ -15,7 +15,8 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,23 +42,42 @@ def is_path(name: str) -> bool:
 def resolve(kind: str, path: str) -> Any:
     """What a path names, imported; the current directory is searched last."""
     module, _, name = path.partition(":")
+    try:
+        with _here_last():
+            found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name is not None and f"{module}.".startswith(f"{error.name}.")
+        why = f"there is no module {error.name}" if missing else reason(error)
+        hint = "run from the directory where it lies, or put that on PYTHONPATH; " if missing else ""
+        raise _not_imported(kind, path, why, hint) from error
+    except (Exception, SystemExit) as error:  # an own module may raise anything while it is imported
+        raise _not_imported(kind, path, reason(error)) from error
+    if not hasattr(found, name):
+        raise RequestError(f"{kind} {path}: module {module} has no {name}, expected {EXPECTED[kind]}")
+    return getattr(found, name)
+
+
+@contextmanager
+def _here_last() -> Iterator[None]:
+    """The current directory, searched after everything that is installed, for a while."""
     here = str(Path.cwd())
     added = here not in sys.path and "" not in sys.path
     if added:
         sys.path.append(here)
     try:
-        found = importlib.import_module(module)
-    except Exception as error:  # an own module may raise anything while it is imported
-        missing = isinstance(error, ModuleNotFoundError) and error.name and module.startswith(error.name)
-        why = f"there is no module {error.name}" if missing else f"{type(error).__name__}: {error}"  # pyright: ignore[reportAttributeAccessIssue]
-        hint = "; run from the directory where it lies, or put that on PYTHONPATH" if missing else ""
-        raise RequestError(f"{kind} {path} cannot be imported ({why}){hint}") from error
+        yield
     finally:
-        if added:
-            sys.path.remove(here)
-    if not hasattr(found, name):
-        raise RequestError(f"{kind} {path}: module {module} has no {name}, expected {EXPECTED[kind]}")
-    return getattr(found, name)
+        if added and here in sys.path:
+            del sys.path[len(sys.path) - 1 - sys.path[::-1].index(here)]  # own code may have added it as well, before
+
+
+def _not_imported(kind: str, path: str, why: str, hint: str = "") -> RequestError:
+    return RequestError(f"{kind} {path} cannot be imported ({why}); {hint}expected {EXPECTED[kind]}")
+
+
+def reason(error: BaseException) -> str:
+    """An exception of somebody's code in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def make(kind: str, path: str, *arguments: Any) -> Any:
@@ -68,11 +88,12 @@ def make(kind: str, path: str, *arguments: Any) -> Any:
     except (TypeError, ValueError) as error:
         raise RequestError(f"{kind} {path} cannot be called ({error}), expected {EXPECTED[kind]}") from None
     try:
-        return part(*arguments)
+        with _here_last():  # it may import more
+            return part(*arguments)
     except RequestError:
         raise
-    except Exception as error:  # own code may raise anything
-        raise RequestError(f"{kind} {path} failed ({type(error).__name__}: {error})") from error
+    except (Exception, SystemExit) as error:  # own code may raise anything
+        raise wrong(kind, path, f"failed ({reason(error)})") from error
 
 
 def wrong(kind: str, path: str, what: str) -> RequestError:
@@ -90,11 +111,13 @@ def check_trust(parts: Mapping[str, str], where: object, trust: bool) -> None:
 
 
 def sources(parts: Mapping[str, str]) -> dict[str, str]:
-    """The sha256 of the file that each own part comes from, by path; what has no file is left out."""
+    """The sha256 of the file that each own part comes from, by path; what has no file is left out. A world may be made
+    of several, with commas between them."""
     sums = {}
-    for kind, path in parts.items():
-        resolve(kind, path)
-        file = getattr(sys.modules[path.partition(":")[0]], "__file__", None)
-        if file:
-            sums[path] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    for kind, paths in parts.items():
+        for path in paths.split(","):
+            resolve(kind, path)
+            file = getattr(sys.modules[path.partition(":")[0]], "__file__", None)
+            if file:
+                sums[path] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
     return sums

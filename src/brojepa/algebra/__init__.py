@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +34,37 @@ def inspect(model: Model, data: Split | World) -> dict[str, Any]:
             f"this latent action leads from {model.action.dim} to {model.action.out_dim} dimensions, so there is no "
             "algebra to inspect: choose a run whose latent action stays in its latent space"
         )
-    if isinstance(data, PoseWorld) != (model.task.n == 0) or (isinstance(data, World) and data.group != model.group):
-        given = data.name if isinstance(data, World) else "a split"
-        raise RequestError(f"this model is of another kind of world than {given}: give the world it was trained on")
     with evaluating(model):
-        if isinstance(data, PoseWorld):
-            return inspect_poses(model, data)
-        return inspect_labelled(model, data.test if isinstance(data, World) else data)
+        return _inspected(data, model)
+
+
+@singledispatch
+def _inspected(data: Any, model: Model) -> dict[str, Any]:
+    """What is said of a model on data, by their class."""
+    raise RequestError(f"nothing inspects a model on a {type(data).__name__}: give a world, or a split of its images")
+
+
+@_inspected.register
+def _(data: Split, model: Model) -> dict[str, Any]:
+    _check_kind(model.task.n > 0, "a split")
+    return inspect_labelled(model, data)
+
+
+@_inspected.register
+def _(data: World, model: Model) -> dict[str, Any]:
+    _check_kind(model.task.n > 0 and data.group == model.group, data.name)
+    return inspect_labelled(model, data.test)
+
+
+@_inspected.register
+def _(data: PoseWorld, model: Model) -> dict[str, Any]:
+    _check_kind(model.task.n == 0 and data.group == model.group, data.name)
+    return inspect_poses(model, data)
+
+
+def _check_kind(same: bool, given: str) -> None:
+    if not same:
+        raise RequestError(f"this model is of another kind of world than {given}: give the world it was trained on")
 
 
 def inspect_run(

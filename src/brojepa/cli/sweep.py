@@ -72,6 +72,7 @@ def at_once(jobs: str | None, gpus: int = 0) -> int:
 
 def _grid(words: list[str]) -> tuple[str, list[Any]]:
     name, values = words[0].removeprefix("--").replace("-", "_"), words[1:]
+    name = knobs.FORMERLY.get(name, name)
     if name not in knobs.FIELDS:
         raise unknown("knob in --grid", words[0], knobs.FIELDS)
     if not values:

@@ -52,5 +52,5 @@ def evaluate_run(
     train, _ = world.hold_out(config.validation, torch.Generator().manual_seed(run.header["seed"]))
     train_actions, test_actions = action_sets(config, world.group, world.actions)
     measured = evaluator(world, train_actions, test_actions).test(model, train)
-    same = all(facts.get(key) == value for key, value in world.source.items())
+    same = all(facts.get(key) == value for key, value in world.facts.items() if key != "name")
     return {"world": world.title, "same_images": same, "zero_shot_kind": model.zero_shot_kind(test_actions), **measured}

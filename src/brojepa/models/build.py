@@ -15,7 +15,7 @@ from brojepa.groups import Element, Group
 from brojepa.models import own
 from brojepa.models.actions import BlockRotation, LatentAction, MLPAction, Representation, evenly
 from brojepa.models.consistency import Consistency
-from brojepa.models.encoders import ENCODERS, Pixels
+from brojepa.models.encoders import CNN, ENCODERS, MLP, Pixels, ResNet18
 from brojepa.models.jepa import JEPA
 from brojepa.models.model import Model, Task
 from brojepa.models.regularisers import SIGReg, VICReg
@@ -33,7 +33,7 @@ def build(config: Config, task: Task, generator: torch.Generator, precision: tor
     options: dict[str, Any] = {"normalise": config.normalise, "tta": config.tta, "precision": precision}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
-        encoder = _encoder(config, task).to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+        encoder = _encoder(config, task)
         action = _action(config, encoder.dim, task.group)
         if config.method == "supervised":
             return Supervised(encoder, action, task, **options)
@@ -41,7 +41,7 @@ def build(config: Config, task: Task, generator: torch.Generator, precision: tor
             encoder,
             action,
             task,
-            target=_target(config, task),
+            target=_target(config, task, action),
             slow=EMAEncoder(encoder, config.ema_decay) if config.target_encoder == "ema" else None,
             shared=config.target_encoder == "shared",
             regulariser=_regulariser(config),
@@ -53,18 +53,22 @@ def build(config: Config, task: Task, generator: torch.Generator, precision: tor
         )
 
 
-def _encoder(config: Config, task: Task) -> nn.Module:
+def _encoder(config: Config, task: Task) -> own.Encoder | Pixels | MLP | CNN | ResNet18:
     if parts.is_path(config.encoder):
         return own.Encoder(config.encoder, task.shape, config.latent, config.standardise)
     if config.method == "supervised" and config.encoder == "mlp" and config.action in EMBEDDINGS:
         return Pixels(task.shape)
     width = {"width": config.width} if config.encoder == "cnn" else {}
-    return ENCODERS[config.encoder](task.shape, config.latent, config.standardise, **width)
+    encoder = ENCODERS[config.encoder](task.shape, config.latent, config.standardise, **width)
+    for weight in encoder.parameters():
+        if weight.ndim == 4:
+            weight.data = weight.data.contiguous(memory_format=torch.channels_last)
+    return encoder
 
 
 def _action(config: Config, dim: int, group: Group) -> LatentAction:
     if parts.is_path(config.action):
-        return own.action(config.action, dim, group)
+        return own.action(config.action, dim, group, regressed=config.method == "jepa")
     if config.action in EMBEDDINGS:
         return MLPAction(
             dim, group, config.action, out_dim=config.latent, scale=config.embedding_scale, activation=config.activation
@@ -88,9 +92,9 @@ def _action(config: Config, dim: int, group: Group) -> LatentAction:
     return action
 
 
-def _target(config: Config, task: Task) -> Target:
+def _target(config: Config, task: Task, action: LatentAction) -> Target:
     if parts.is_path(config.target):
-        return own.target(config.target, task, config.latent)
+        return own.target(config.target, task, config.latent, action)
     if config.target == "sampled":
         return Sampled()
     if config.target == "mean":

@@ -78,7 +78,7 @@ class Model(nn.Module):
         self.task, self.group = task, task.group
         self.encoder, self.action = encoder, action
         self.normalise, self.tta, self.precision = normalise, tta, precision
-        self.convolutional = any(p.ndim == 4 for p in encoder.parameters())
+        self.channels_last = any(p.ndim == 4 and not p.is_contiguous() for p in encoder.parameters())
         self.classifier = nn.Linear(action.out_dim, task.n) if task.n else None
         self.pixel_mean = nn.Buffer(255 * torch.tensor(task.mean)[:, None, None])
         self.pixel_std = nn.Buffer(255 * torch.tensor(task.std)[:, None, None])
@@ -120,7 +120,7 @@ class Model(nn.Module):
     def embed(self, encoder: nn.Module, images: Tensor) -> Tensor:
         """uint8 images through an encoder in the model's precision, latents float32."""
         x = (images.float() - self.pixel_mean).div_(self.pixel_std)
-        if self.convolutional:
+        if self.channels_last:
             x = x.contiguous(memory_format=torch.channels_last)
         with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=self.precision is torch.bfloat16):
             z = encoder(x).float()

@@ -3,6 +3,7 @@ do what its kind must is refused in one line before anything is trained."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import torch
@@ -14,10 +15,13 @@ from brojepa.models.actions import LatentAction
 from brojepa.models.encoders import Shape, standardiser
 from brojepa.models.model import Task
 from brojepa.models.targets import Target
+from brojepa.worlds import Batch
 
-TAKEN = ("loss", "invariance", "consistency", "probe", "epoch", "step")
-"""Names that a regulariser's terms cannot have: other terms of the loss, and what a row of metrics begins with."""
-
+TAKEN = {
+    "loss", "invariance", "consistency", "probe", "epoch", "step", "validation_loss", "seen", "zero_shot", "latent_std",
+    "latent_scale", "effective_rank", "angles", "images_per_second",
+}  # fmt: skip
+"""Names in a run's metrics that a regulariser's terms cannot have."""
 
 class Encoder(nn.Module):
     """An own encoder, with the batch norm of --standardise after it."""
@@ -38,13 +42,15 @@ class Encoder(nn.Module):
         return self.standardise(self.net(x).float())
 
 
-def action(path: str, dim: int, group: Group) -> LatentAction:
-    """An own latent action."""
+def action(path: str, dim: int, group: Group, *, regressed: bool) -> LatentAction:
+    """An own latent action; where what it makes is regressed on latents, that has their dimension."""
     made = parts.make("action", path, dim, group)
     if not isinstance(made, LatentAction):
         raise parts.wrong("action", path, f"gave a {type(made).__name__}")
     if getattr(made, "dim", None) != dim or not hasattr(made, "out_dim"):
         raise parts.wrong("action", path, f"must set dim to the {dim} that it was given, and out_dim")
+    if regressed and made.out_dim != dim:
+        raise parts.wrong("action", path, f"leads from {dim} to {made.out_dim} dimensions, --method jepa needs {dim}")
     k = torch.as_tensor(group.identity).expand(2, 3, *group.shape)  # as training does: three actions on each latent
     z = _tried("action", path, made.act, torch.randn(2, 1, dim), k)
     if _shape(z) != [2, 3, made.out_dim]:
@@ -57,32 +63,50 @@ def regulariser(path: str, dim: int) -> nn.Module:
     made = parts.make("regulariser", path)
     if not isinstance(made, nn.Module):
         raise parts.wrong("regulariser", path, f"gave a {type(made).__name__}")
-    terms = _tried("regulariser", path, made, torch.randn(8, dim))
-    if not isinstance(terms, dict) or not all(
-        isinstance(term, tuple) and len(term) == 2 and _shape(term[1]) == [] for term in terms.values()
-    ):
-        raise parts.wrong("regulariser", path, f"returned {terms!r:.60}")
-    if taken := [name for name in TAKEN if name in terms]:
-        raise parts.wrong("regulariser", path, f"has a term named {taken[0]}, which every run has: name it otherwise")
+    terms = _tried("regulariser", path, copy.deepcopy(made), torch.randn(8, dim))  # what it remembers, it learns later
+    if not isinstance(terms, dict) or not all(_is_term(*item) for item in terms.items()):
+        raise parts.wrong("regulariser", path, f"returned {' '.join(repr(terms).split()):.60}")
+    if taken := sorted(TAKEN & terms.keys()):
+        raise parts.wrong("regulariser", path, f"calls a term {', '.join(taken)}, which is the name of another")
     return made
 
 
-def target(path: str, task: Task, dim: int) -> Target:
-    """An own target."""
+def _is_term(name: object, term: object) -> bool:
+    if not isinstance(name, str) or not isinstance(term, (tuple, list)) or len(term) != 2:
+        return False
+    return isinstance(term[0], (int, float)) and _shape(term[1]) == []
+
+
+def target(path: str, task: Task, dim: int, action: LatentAction) -> Target:
+    """An own target, whose latents the action makes."""
     made = parts.make("target", path, task, dim)
     if not isinstance(made, Target):
         raise parts.wrong("target", path, f"gave a {type(made).__name__}")
+    batch = _batch(task)
+    z = torch.randn(2, 3, dim) if made.of_next_state else torch.randn(2, dim)
+    goal = _tried("target", path, copy.deepcopy(made), z, batch, action)
+    shapes = [_shape(part) for part in goal] if isinstance(goal, tuple) and len(goal) == 2 else []
+    if not shapes or shapes[0] != [2, 3, dim] or shapes[1] not in ("NoneType", [2, 3]):
+        given = f"{shapes[0]} and {shapes[1]}" if shapes else f"a {type(goal).__name__}"
+        raise parts.wrong("target", path, f"made {given} of {_shape(z)}, not {[2, 3, dim]} and [2, 3] or None")
     return made
 
 
+def _batch(task: Task) -> Batch:
+    """Two images under three actions that do nothing."""
+    states, images = torch.zeros(2, dtype=torch.long), torch.zeros(6, *task.shape, dtype=torch.uint8)
+    k = torch.as_tensor(task.group.identity).expand(2, 3, *task.group.shape)
+    return Batch(images[:2], states, k, states[:, None].expand(2, 3), images)
+
+
 @torch.no_grad()
-def _tried(kind: str, path: str, part: Callable[..., object], *arguments: Tensor) -> object:
+def _tried(kind: str, path: str, part: Callable[..., object], *arguments: object) -> object:
     """What a part makes of arguments, or one line that says that it failed."""
     try:
         return part(*arguments)
     except Exception as error:  # own code may raise anything
-        what = " and ".join(str(list(a.shape)) for a in arguments)
-        raise parts.wrong(kind, path, f"failed on {what} ({type(error).__name__}: {error})") from error
+        what = " and ".join(str(_shape(a)) for a in arguments if isinstance(a, Tensor))
+        raise parts.wrong(kind, path, f"failed on {what} ({parts.reason(error)})") from error
 
 
 def _shape(value: object) -> object:

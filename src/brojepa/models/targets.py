@@ -34,7 +34,8 @@ class EMAEncoder(nn.Module):
     def follow(self, encoder: nn.Module) -> None:
         slow, fast = ([*net.parameters(), *net.buffers()] for net in (self.net, encoder))
         averaged, current = ([t for t in tensors if t.is_floating_point()] for tensors in (slow, fast))
-        self.average(averaged, current, None)
+        if averaged:  # an encoder may have nothing to learn
+            self.average(averaged, current, None)
         for follower, leader in zip(slow, fast, strict=True):
             if not follower.is_floating_point():  # batch norm's count of batches
                 follower.copy_(leader)

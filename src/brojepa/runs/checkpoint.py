@@ -22,7 +22,7 @@ from brojepa.files import write_atomically
 
 def save(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
     """Tensors and JSON metadata in one safetensors file, atomically."""
-    tensors = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    tensors = _apart({name: t.detach().cpu().contiguous() for name, t in tensors.items()})
     text = json.dumps(meta, sort_keys=True)
     write_atomically(path, to_bytes(tensors, {"meta": text, "sha256": _digest(tensors, text)}))
 
@@ -41,6 +41,15 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if not whole:
         raise _damaged(path, "its checksum does not match")
     return tensors, json.loads(header["meta"])
+
+
+def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors that share memory, as tied weights do, each with its own: safetensors takes no others."""
+    owners: dict[int, str] = {}
+    return {
+        name: t if owners.setdefault(t.untyped_storage().data_ptr(), name) == name else t.clone()
+        for name, t in tensors.items()
+    }
 
 
 def _damaged(path: Path, why: object) -> RunError:

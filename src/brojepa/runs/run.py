@@ -15,8 +15,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from brojepa import files, parts
-from brojepa.config import Config, is_own_world, world_folder
+from brojepa import files
+from brojepa.config import Config, world_code, world_folder
 from brojepa.errors import RequestError, RunError
 from brojepa.presets import PRESETS
 
@@ -103,8 +103,7 @@ class Run:
     @property
     def own_parts(self) -> dict[str, str]:
         """The own code that the run names, by kind of part."""
-        world = self.world_path
-        return self.config.own_parts | ({"world": world} if parts.is_path(world) and is_own_world(world) else {})
+        return self.config.own_parts | ({"world": code} if (code := world_code(self.world_path)) else {})
 
     @property
     def metrics(self) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from brojepa import parts
 from brojepa.errors import BrojepaError
 from brojepa.sweep.jobs import LOG, TRIES, Job, Status, cores, describe
 from brojepa.training import train
@@ -29,8 +30,12 @@ PATIENCE = 60.0  # seconds that a stopped process has to save
 
 
 def check_worlds(jobs: Iterable[Job]) -> None:
-    """Read every world once, so that one that is missing or damaged is an error before anything is started."""
-    for world, data_dir in sorted({(job.trained.world, job.data_dir or "") for job in jobs if not job.run.done}):
+    """Read every world once and import every own part, so that one that is missing or damaged is an error before
+    anything is started."""
+    jobs = [job for job in jobs if not job.run.done]
+    for kind, path in sorted({part for job in jobs for part in job.config.own_parts.items()}):
+        parts.resolve(kind, path)
+    for world, data_dir in sorted({(job.trained.world, job.data_dir or "") for job in jobs}):
         open_world(world, data_dir or None)
 
 

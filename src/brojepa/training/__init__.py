@@ -28,7 +28,7 @@ def train(
     device: str = "auto",
     callbacks: Sequence[Callback] = (),
     name: str | None = None,
-    world: World | str | None = None,
+    world: World | str | Path | None = None,
     **knobs: Any,
 ) -> Run:
     """Train a preset or a config with one seed; the finished run.
@@ -57,26 +57,26 @@ def train(
     """
     if isinstance(config, str):
         name, config = config, preset(config)
-    if isinstance(world, str):
-        knobs["world"] = world
+    in_memory = world if isinstance(world, World) else None
+    if world is not None and in_memory is None:
+        knobs["world"] = str(world)
     config = config.replace(**knobs)
     listeners = Callbacks(callbacks)
     try:
-        if isinstance(world, World):
-            path, known = None, identity(f"{world.name}@", world)
-        else:
+        path = None
+        if in_memory is None:
             path = absolute_world(config.world)
-            config = config.replace(world=path)
-            world = open_world(path, data_dir)
-            known = identity(path, world)
-        config = Run.identify(out, config, name, seed, known)
+            opened = open_world(path, data_dir)
+            config = Run.identify(out, config.replace(world=path), name, seed, identity(path, opened))
+        else:
+            opened, config = in_memory, config.replace(world=identity(None, in_memory))
         run = Run.locate(out, config, name, seed)
-        run.check({"config": config.to_dict(), "seed": seed, "world": world.facts})
+        run.check({"config": config.to_dict(), "seed": seed, "world": opened.facts})
         if run.done:
             listeners.found_done(run)
             return run
         own = path if path and is_own_world(path) else None
-        training = Training(run, config, seed, world, device, listeners, name, own)
+        training = Training(run, config, seed, opened, device, listeners, name, own)
         with run.claim(), Signals() as signals:
             if run.done:
                 listeners.found_done(run)

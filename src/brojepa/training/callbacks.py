@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -19,7 +20,7 @@ class Progress(Protocol):
 
     run: its directory.
     config, seed: what it is a function of; `preset` names the config where it is a preset, `base` the one it came from.
-    world, model, placement: what is learned, by what, and where it computes.
+    world, transitions, model, placement: what is learned, what is drawn from it, by what, and where that computes.
     train_actions, test_actions: the actions trained on and held out.
     epoch, step: epochs finished, and steps taken in this one; `steps` make an epoch.
     term_names: the names of the loss's terms, "loss" first; empty before the first step.
@@ -115,5 +116,6 @@ class Callbacks(Callback):
             callback.found_done(run)
 
     def close(self) -> None:
-        for callback in self.callbacks:
-            callback.close()
+        with contextlib.ExitStack() as stack:  # one that fails keeps no other from closing
+            for callback in reversed(self.callbacks):
+                stack.callback(callback.close)

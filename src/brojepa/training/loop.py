@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from brojepa import parts
 from brojepa.algebra.labelled import look_alikes
-from brojepa.config import Config
+from brojepa.config import Config, world_code
 from brojepa.errors import Interrupted, RequestError, RunError
 from brojepa.evaluation import collapsed, evaluator
 from brojepa.files import write_json
@@ -31,7 +31,7 @@ from brojepa.runs import Run, checkpoint, devices
 from brojepa.training import optimiser
 from brojepa.training.callbacks import Callback
 from brojepa.training.signals import Signals
-from brojepa.worlds import Batch, LabelledTransitions, Sampling, World
+from brojepa.worlds import Batch, Sampling, World
 
 CHECK_EVERY = 100  # steps between looks at whether the loss is finite
 SAVE_EVERY = 120.0  # seconds between checkpoints within an epoch
@@ -74,9 +74,10 @@ class Learner:
     def _start_angles(self) -> None:
         """Learned angles at turns that are read off pairs of images."""
         for theta in self.model.action.undecayed():
-            if not isinstance(self.transitions, LabelledTransitions) or self.world.group.cycle is None:
+            labelled = self.transitions.labelled
+            if labelled is None or self.world.group.cycle is None:
                 raise RequestError(f"--angle-start spectral is for cycles, not for {self.world.group}: use random")
-            theta.data.copy_(spectral.starting_angles(self.transitions, theta.numel(), self.generator))
+            theta.data.copy_(spectral.starting_angles(labelled, theta.numel(), self.generator))
 
     @contextlib.contextmanager
     def seeded(self) -> Iterator[None]:
@@ -146,7 +147,7 @@ class Training(Learner):
         }
         if not self.run.config_file.is_file():
             write_json(self.run.config_file, header)
-        elif (before := self.run.header.get("own_code")) and before != header["own_code"]:
+        elif (before := self.run.header.get("own_code")) and before != header.get("own_code"):
             self.callbacks.warning(f"the own code of {self.run.path} has changed since the run began")
         resumed = self.run.state_file.is_file()
         if resumed:
@@ -157,8 +158,7 @@ class Training(Learner):
     @property
     def run_parts(self) -> dict[str, str]:
         """Own code that the run is made with, by kind of part."""
-        world = self.world_path or ""
-        return self.config.own_parts | ({"world": world} if parts.is_path(world) else {})
+        return self.config.own_parts | ({"world": code} if (code := world_code(self.world_path or "")) else {})
 
     def _note_start(self) -> None:
         """`env.json`: where the run began, and a line for every start."""
@@ -287,7 +287,9 @@ class Training(Learner):
         self.callbacks.evaluate(self)
         tensors, kept = checkpoint.load(self.run.model_file)
         self.model.load_state_dict(tensors, strict=False)
-        measured = self.evaluator.test(self.model, self.train_split)
+        self.model.eval()
+        with self.seeded():
+            measured = self.evaluator.test(self.model, self.train_split)
         images = self.config.epochs * self.steps * self.batch_size
         angles = self.model.action.angles
         result = {

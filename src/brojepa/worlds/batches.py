@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from brojepa.config import Config
+
+if TYPE_CHECKING:
+    from brojepa.worlds.labelled import LabelledTransitions
 
 
 @dataclass(frozen=True)
@@ -111,3 +114,8 @@ class Transitions:
     def batch(self, draw: Any, start: int, stop: int) -> Batch:
         """Contexts start to stop of an epoch."""
         raise NotImplementedError
+
+    @property
+    def labelled(self) -> LabelledTransitions | None:
+        """These transitions where they pair images of labelled states, off which angles can be read; else None."""
+        return None

@@ -50,6 +50,10 @@ class LabelledTransitions(Transitions):
     def __len__(self) -> int:
         return len(self.split)
 
+    @property
+    def labelled(self) -> LabelledTransitions:
+        return self
+
     def draw(self, generator: torch.Generator) -> LabelledDraw:
         """An epoch: every image once as context, in random order, or as many images with all states alike."""
         count, device = len(self), self.split.images.device

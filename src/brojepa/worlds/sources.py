@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from brojepa import parts
-from brojepa.config import WORLDS, is_own_world, needs_emnist, world_folder
+from brojepa.config import WORLDS, is_own_world, needs_emnist, world_code, world_folder
 from brojepa.errors import MissingData, RequestError, unknown
 from brojepa.files import cache_dir
 from brojepa.worlds import derived, idx
-from brojepa.worlds.world import World
+from brojepa.worlds.world import World, content_sum
 
 PARTS = ("train images", "train labels", "test images", "test labels")
 
@@ -115,12 +115,17 @@ DERIVED = {
 }  # fmt: skip
 
 
-def identity(name: str, world: World) -> str:
-    """What a run calls its world: a built-in one by name, own data by their content, wherever they lie."""
-    if not is_own_world(name):
+def identity(name: str | None, world: World) -> str:
+    """What a run calls its world: a built-in one by name, own data by their content, wherever they lie.
+
+    The name is what opened it, None where it was made in memory. Whatever code has made is read whole: nothing else
+    vouches for its content."""
+    if name is not None and not is_own_world(name):
         return name
-    content = hashlib.sha256(json.dumps(world.source.get("sha256")).encode()).hexdigest()
-    return f"{world_folder(name)}@{content[:12]}"
+    read = name is not None and not world_code(name)
+    known = world.source.get("sha256") if read else content_sum(world.train, world.test)
+    content = hashlib.sha256(json.dumps(known).encode()).hexdigest()
+    return f"{world_folder(name or world.name)}@{content[:12]}"
 
 
 def _mnist() -> World:
