@@ -32,11 +32,16 @@ class Encoder(nn.Module):
         if not isinstance(net, nn.Module):
             raise parts.wrong("encoder", path, f"gave a {type(net).__name__}")
         self.dim, self.net, self.standardise = dim, net, standardiser(dim, standardise)
-        was = net.training
-        z = _tried("encoder", path, net.eval(), torch.randn(2, *shape))
-        net.train(was)
+        z = _tried("encoder", path, self._measured, _noise(2, *shape))
         if _shape(z) != [2, dim]:
             raise parts.wrong("encoder", path, f"made {_shape(z)} of {[2, *shape]}, not {[2, dim]}")
+
+    def _measured(self, x: Tensor) -> object:
+        """The latents as they are measured: no batch norm learns from this."""
+        was = self.net.training
+        z = self.net.eval()(x)
+        self.net.train(was)
+        return z
 
     def forward(self, x: Tensor) -> Tensor:
         return self.standardise(self.net(x).float())
@@ -52,7 +57,7 @@ def action(path: str, dim: int, group: Group, *, regressed: bool) -> LatentActio
     if regressed and made.out_dim != dim:
         raise parts.wrong("action", path, f"leads from {dim} to {made.out_dim} dimensions, --method jepa needs {dim}")
     k = torch.as_tensor(group.identity).expand(2, 3, *group.shape)  # as training does: three actions on each latent
-    z = _tried("action", path, made.act, torch.randn(2, 1, dim), k)
+    z = _tried("action", path, made.act, _noise(2, 1, dim), k)
     if _shape(z) != [2, 3, made.out_dim]:
         raise parts.wrong("action", path, f"made {_shape(z)} of [2, 1, {dim}] and [2, 3], not {[2, 3, made.out_dim]}")
     return made
@@ -63,7 +68,7 @@ def regulariser(path: str, dim: int) -> nn.Module:
     made = parts.make("regulariser", path)
     if not isinstance(made, nn.Module):
         raise parts.wrong("regulariser", path, f"gave a {type(made).__name__}")
-    terms = _tried("regulariser", path, copy.deepcopy(made), torch.randn(8, dim))  # what it remembers, it learns later
+    terms = _tried("regulariser", path, _copied(made), _noise(8, dim))
     if not isinstance(terms, dict) or not all(_is_term(*item) for item in terms.items()):
         raise parts.wrong("regulariser", path, f"returned {' '.join(repr(terms).split()):.60}")
     if taken := sorted(TAKEN & terms.keys()):
@@ -83,8 +88,8 @@ def target(path: str, task: Task, dim: int, action: LatentAction) -> Target:
     if not isinstance(made, Target):
         raise parts.wrong("target", path, f"gave a {type(made).__name__}")
     batch = _batch(task)
-    z = torch.randn(2, 3, dim) if made.of_next_state else torch.randn(2, dim)
-    goal = _tried("target", path, copy.deepcopy(made), z, batch, action)
+    z = _noise(2, 3, dim) if made.of_next_state else _noise(2, dim)
+    goal = _tried("target", path, _copied(made), z, batch, action)
     shapes = [_shape(part) for part in goal] if isinstance(goal, tuple) and len(goal) == 2 else []
     if not shapes or shapes[0] != [2, 3, dim] or shapes[1] not in ("NoneType", [2, 3]):
         given = f"{shapes[0]} and {shapes[1]}" if shapes else f"a {type(goal).__name__}"
@@ -97,6 +102,20 @@ def _batch(task: Task) -> Batch:
     states, images = torch.zeros(2, dtype=torch.long), torch.zeros(6, *task.shape, dtype=torch.uint8)
     k = torch.as_tensor(task.group.identity).expand(2, 3, *task.group.shape)
     return Batch(images[:2], states, k, states[:, None].expand(2, 3), images)
+
+
+def _noise(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
+
+
+def _copied(part: nn.Module) -> Callable[..., object]:
+    """A copy, made when it is called: the trial leaves no trace in what the part remembers or draws."""
+
+    def call(*arguments: object) -> object:
+        with torch.random.fork_rng(devices=[]):
+            return copy.deepcopy(part)(*arguments)
+
+    return call
 
 
 @torch.no_grad()
