@@ -23,6 +23,7 @@ TAKEN = {
 }  # fmt: skip
 """Names in a run's metrics that a regulariser's terms cannot have."""
 
+
 class Encoder(nn.Module):
     """An own encoder, with the batch norm of --standardise after it."""
 
