@@ -33,7 +33,7 @@ def make_world():
     rng = np.random.default_rng(0)
     shapes = rng.integers(0, 256, (5, 8, 8))
     splits = []
-    for each in (30, 8):
+    for each in (60, 40):
         states = rng.permutation(np.repeat(np.arange(5), each))
         splits.append(((shapes[states] + rng.normal(0, 30, (len(states), 8, 8))).clip(0, 255).astype(np.uint8), states))
     return brojepa.World.from_arrays("drawn", *splits)

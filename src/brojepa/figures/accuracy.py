@@ -33,7 +33,7 @@ def collect(sources: dict[str, Source]) -> dict[str, Any]:
 
 def _of_poses(source: Source) -> dict[str, Any]:
     """One row. Turns of space have no order of their own: they stand by how far they turn."""
-    measured, group = source.result["per_action"], source.group
+    measured, group = source.per_action, source.group
     words = in_order(measured)
     elements = {word: _element(group, word) for word in words}
     if group.order is None and None in map(as_number, words):

@@ -46,7 +46,14 @@ class Source:
     @property
     def unseen(self) -> list[str]:
         """The other actions that were measured, in the words of the result."""
-        return [word for word in self.result["per_action"] if word not in self.seen]
+        return [word for word in self.per_action if word not in self.seen]
+
+    @property
+    def per_action(self) -> dict[str, float]:
+        """Accuracies by the words of the actions; an own evaluator need not give them."""
+        if "per_action" not in self.result:
+            raise RequestError(f"{self.run.path} was not measured action by action: its evaluator gives no per_action")
+        return self.result["per_action"]
 
     @property
     def has_weights(self) -> bool:

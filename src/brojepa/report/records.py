@@ -46,7 +46,7 @@ class Record:
     zero_shot: float | None
     rollout: float | None
     knn: float | None
-    chance: float
+    chance: float | None
     seconds: float | None
     evaluation_seconds: float | None
     images_per_second: float | None

@@ -157,11 +157,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Section:
-    """The lines of one world."""
+    """The lines of one world; an own kind of world may not say what chance is."""
 
     title: str
-    chance: float
+    chance: float | None
     lines: list[Line]
+
+    @property
+    def heading(self) -> str:
+        return self.title if self.chance is None else f"{self.title}, chance {self.chance:.4f}"
 
 
 def table_lines(records: Iterable[Record], table: int) -> list[Section]:
@@ -182,7 +186,7 @@ def all_lines(records: Iterable[Record]) -> list[Section]:
     """Every config that has runs, by world: the paper's rows in its order, our presets, the rest."""
     order = list(dict.fromkeys([*paper_rows(), *PRESETS]))
     worlds = list(TABLES.values())
-    grouped: dict[tuple[str, float], dict[str, list[Record]]] = {}
+    grouped: dict[tuple[str, float | None], dict[str, list[Record]]] = {}
     for record in records:
         names = grouped.setdefault((record.world, record.chance), {})
         names.setdefault(record.base or record.config_hash, []).append(record)

@@ -55,7 +55,7 @@ class Table(View):
             kind = line.distinct("zero_shot_kind") or NOTHING
             headline.append([name, *runs, *self._cells(line, first), kind, _numbers(line.notes(), notes)])
             others.append([name, *self._cells(line, second)])
-        title = f"{section.title}, chance {number(section.chance)}"
+        title = section.heading
         header = ["row", "seeds", "epochs", *_columns(first), "kind", "notes"]
         if self.within is not None:
             return [Grid(f"{title}, zero-shot over actions up to ±{self.within}", header, headline, notes)]
@@ -141,7 +141,7 @@ class Runs(View):
             for line in section.lines:
                 mark = _numbers([describe_changes(line.changes)], notes) if line.changes else ""
                 rows += [[line.label, *_of_run(record), mark] for record in line.records]
-            grids.append(Grid(f"{section.title}, chance {number(section.chance)}", [*header, "notes"], rows, notes))
+            grids.append(Grid(section.heading, [*header, "notes"], rows, notes))
         return grids
 
     def rows(self) -> list[dict[str, Any]]:
