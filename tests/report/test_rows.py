@@ -318,7 +318,7 @@ def damage(text: str, column: str, value: str) -> str:
     [
         ("seed", "zero", "'zero'"),
         ("seen", "nan", "seen is nan"),
-        ("chance", "", "no chance"),
+        ("epochs", "", "no epochs"),
         ("config", "{", "is not a run"),
         ("config", "[]", "is not a run"),
         ("config", '{"learning": 1}', "unknown config value 'learning'"),

@@ -62,7 +62,7 @@ def _encoder(config: Config, task: Task) -> own.Encoder | Pixels | MLP | CNN | R
     encoder = ENCODERS[config.encoder](task.shape, config.latent, config.standardise, **width)
     for weight in encoder.parameters():
         if weight.ndim == 4:
-            weight.data = weight.data.contiguous(memory_format=torch.channels_last)
+            weight.data = weight.data.to(memory_format=torch.channels_last)
     return encoder
 
 
