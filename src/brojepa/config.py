@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 import types
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from brojepa import parts
 from brojepa.errors import RequestError, unknown
+from brojepa.files import place
 from brojepa.text import signed
 
 Actions = tuple[int | str, ...]
@@ -62,7 +64,7 @@ def absolute_world(name: str) -> str:
 
 
 def _absolute(name: str) -> str:
-    path = Path(name).expanduser()
+    path = place(name)
     return name if not name or name.partition(":")[0] in WORLDS or not path.exists() else str(path.resolve())
 
 
@@ -70,8 +72,14 @@ def world_folder(name: str) -> str:
     """What a world is called in a path: mnist, mnist-0-6, torus-mnist-emnist, and a file without its ending."""
     base, colon, rest = name.partition("@")[0].partition(":")
     if colon and (base in WORLDS or parts.is_path(name)):
-        return "-".join([base, *(Path(part).stem.replace(":", "-") for part in rest.split(","))])
-    return Path(name.partition("@")[0]).stem
+        return _folder("-".join([base, *(Path(part).stem.replace(":", "-") for part in rest.split(","))]))
+    return _folder(Path(name.partition("@")[0]).stem)
+
+
+def _folder(name: str) -> str:
+    """A name as that of one directory: nothing that ends it, leads upwards or cannot be shown."""
+    name = re.sub(r"[\x00-\x1f\x7f/\\]", "-", name)
+    return name if name.strip(". ") else "world"
 
 
 def knob(default: Any, help: str, group: str | None = None, formerly: str | None = None) -> Any:

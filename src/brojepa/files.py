@@ -4,26 +4,75 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import stat
 from pathlib import Path
 from typing import Any
 
-from brojepa.errors import RunError
+from brojepa.errors import RequestError, RunError
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """The whole of data at path, or what was there before."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    """The whole of data at path, or what was there before.
+
+    A file keeps its mode, and a link stays a link: what it leads to is replaced. A device or a pipe is written to.
+    """
     try:
-        try:
-            with partial.open("wb") as file:
+        mode = path.stat().st_mode if path.exists() else None
+        if mode is not None and stat.S_ISDIR(mode):
+            raise RequestError(f"cannot write {path}: it is a directory, name a file")
+        if mode is not None and not stat.S_ISREG(mode):
+            with path.open("wb") as file:
                 file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+            return
+        _replace(Path(os.path.realpath(path)), data, mode)
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}; make room or name another --out, then repeat") from None
+
+
+def _replace(path: Path, data: bytes, mode: int | None) -> None:
+    """Put data beside path under another name, then in its place; never readable by more people than before."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    allowed = 0o666 if mode is None else stat.S_IMODE(mode)
+    try:
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, allowed), "wb") as file:
+            if mode is not None:
+                partial.chmod(allowed)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Remove what writers that were killed have left in a directory: partial files of processes that no longer live,
+    and of this one, which has not begun to write there."""
+    for file in directory.iterdir() if directory.is_dir() else ():
+        form = re.fullmatch(r"\..+\.(\d{1,9})\.partial", file.name)
+        if form and (int(form[1]) == os.getpid() or not _lives(int(form[1]))):
+            file.unlink(missing_ok=True)
+
+
+def _lives(process: int) -> bool:
+    if os.name == "nt":  # there signal 0 is no question
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def place(given: str | Path) -> Path:
+    """A path as somebody wrote it, with ~ for a home."""
+    try:
+        return Path(given).expanduser()
+    except RuntimeError as error:
+        raise RequestError(f"{given}: {str(error).rstrip('.').lower()}, write the whole path") from None
 
 
 def write_json(path: Path, value: Any) -> None:

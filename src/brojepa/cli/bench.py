@@ -12,6 +12,7 @@ from typing import Any
 from brojepa.bench import BENCHMARKS
 from brojepa.cli.parser import Parser, integers, picture_file
 from brojepa.errors import Interrupted, RequestError, unknown
+from brojepa.files import place
 
 FORMATS = ("table", "md", "json")
 
@@ -39,7 +40,7 @@ def bench(argv: list[str]) -> int:
             raise RequestError("--read prints what was saved: give it without names and without --all")
         from brojepa.bench.results import read
 
-        _show(read(Path(args.read).expanduser()), args.format, plot)
+        _show(read(place(args.read)), args.format, plot)
         return 0
     names = _names(args.names, args.all)
     if plot and "relaxing" not in names:
@@ -47,7 +48,7 @@ def bench(argv: list[str]) -> int:
     repeats = integers("--repeats", args.repeats)[0] if args.repeats else 1 if args.quick else 5
     if repeats < 1:
         raise RequestError(f"--repeats must be at least 1, got {args.repeats}")
-    out = Path(args.out).expanduser()
+    out = place(args.out)
     if not out.parent.is_dir():
         raise RequestError(f"--out {args.out}: there is no directory {out.parent}, make it first")
 

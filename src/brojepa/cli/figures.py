@@ -10,6 +10,7 @@ from brojepa.cli.parser import Parser, add_trust, require
 from brojepa.cli.sweep import at_once, here
 from brojepa.errors import RequestError, unknown
 from brojepa.figures import FIGURES, KINDS, paper_runs
+from brojepa.files import place
 
 if TYPE_CHECKING:
     from brojepa.figures.make import Outcome
@@ -39,7 +40,7 @@ def figures(argv: list[str]) -> int:
     if args.paper:
         _train(args)
     places = args.paths if args.paths and not args.paper else [*args.paths, args.runs_dir]
-    paths = [Path(place).expanduser() for place in places]
+    paths = [place(given) for given in places]
 
     from brojepa.figures.make import make
 
@@ -64,7 +65,7 @@ def _names(only: str | None) -> list[str]:
 
 def _out(given: str | None, paths: list[Path]) -> Path:
     if given is not None:
-        return Path(given).expanduser()
+        return place(given)
     if len(paths) == 1:
         (path,) = paths
         if (path / "config.json").is_file():

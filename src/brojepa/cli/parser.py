@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from brojepa import config as knobs
 from brojepa.errors import RequestError, unknown
+from brojepa.files import place
 from brojepa.presets import PRESETS
 
 
@@ -88,7 +89,7 @@ def one_seed(text: str) -> int:
 
 def picture_file(flag: str, given: str) -> Path:
     """Where a picture goes: a name that ends in .png or .svg. Without matplotlib there is none to write."""
-    path = Path(given).expanduser()
+    path = place(given)
     if path.suffix not in (".png", ".svg"):
         raise RequestError(f"{flag} {given}: the name must end in .png or .svg")
     require("matplotlib")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from brojepa.cli.parser import Parser
 from brojepa.errors import unknown
@@ -40,7 +39,7 @@ def report(argv: list[str]) -> int:
             parser.error(f"argument --within: not allowed with argument --{other.replace('_', '-')}")
 
     from brojepa import report as reports
-    from brojepa.files import write_atomically
+    from brojepa.files import place, write_atomically
 
     if args.format not in reports.FORMATS:
         raise unknown("format", args.format, reports.FORMATS)
@@ -59,7 +58,7 @@ def report(argv: list[str]) -> int:
     for remark in view.remarks:
         print(f"brojepa: {remark}", file=sys.stderr)
     if args.out:
-        write_atomically(Path(args.out), text.encode())
+        write_atomically(place(args.out), text.encode())
     else:
         print(text, end="")
     return 0

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from brojepa.config import Config
 from brojepa.errors import BrojepaError, RequestError, RunError
+from brojepa.files import place
 from brojepa.presets import PRESETS
 from brojepa.report.actions import as_number, element
 from brojepa.runs import Run
@@ -158,7 +159,7 @@ def find(paths: Iterable[str | Path]) -> Found:
     """The runs under paths: run directories, directories of them at any depth, or CSV files."""
     runs: dict[tuple[Any, ...], Record] = {}
     unfinished: set[Path] = set()
-    for path in map(Path, paths):
+    for path in map(place, paths):
         if not path.exists():
             raise RequestError(f"no such path: {path}; name run directories, directories of them, or a CSV of runs")
         here, cut_off = (_read_csv(path), []) if path.is_file() else _walk(path)

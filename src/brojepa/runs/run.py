@@ -31,8 +31,8 @@ class Run:
     def locate(cls, out: str | Path, config: Config, preset: str | None, seed: int) -> Run:
         """Where the run of a config and a seed lives; a preset with nothing changed has its own name."""
         if preset is not None and PRESETS.get(preset) == config:
-            return cls(Path(out) / preset / f"seed-{seed}")
-        return cls(Path(out) / world_folder(config.world) / config.hash / f"seed-{seed}")
+            return cls(files.place(out) / preset / f"seed-{seed}")
+        return cls(files.place(out) / world_folder(config.world) / config.hash / f"seed-{seed}")
 
     @classmethod
     def identify(cls, out: str | Path, config: Config, preset: str | None, seed: int, identity: str) -> Config:
@@ -154,6 +154,8 @@ class Run:
         except OSError as error:
             raise RunError(f"cannot write to {self.path}: {error.strerror}; name another place with --out") from None
         try:
+            for directory in (self.path, self.state_file.parent):
+                files.remove_leftovers(directory)
             yield
         finally:
             lock.release()

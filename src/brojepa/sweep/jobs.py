@@ -17,6 +17,7 @@ from typing import Any
 from brojepa import config as knobs
 from brojepa.config import Config
 from brojepa.errors import unknown
+from brojepa.files import place
 from brojepa.presets import PAPER_ROWS, PRESETS, preset
 from brojepa.runs import Run
 from brojepa.worlds import open_world
@@ -52,14 +53,14 @@ class Job:
         known: dict[str, str] | None = None,
     ) -> Job:  # fmt: skip
         """A job whose world may be own images; `known` remembers by path what they were found to be."""
-        path, known = knobs.absolute_world(config.world), {} if known is None else known
+        path, known, out = knobs.absolute_world(config.world), {} if known is None else known, place(out)
         config = config.replace(world=path)
         if not knobs.is_own_world(path):
-            return cls(name, config, seed, Path(out), data_dir, device)
+            return cls(name, config, seed, out, data_dir, device)
         if path not in known:
             known[path] = identity(path, open_world(path, data_dir if knobs.needs_emnist(path) else None))
         config = Run.identify(out, config, name, seed, known[path])
-        return cls(name, config, seed, Path(out), data_dir, device, path)
+        return cls(name, config, seed, out, data_dir, device, path)
 
     @cached_property
     def run(self) -> Run:

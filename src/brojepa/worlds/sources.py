@@ -18,7 +18,7 @@ import numpy as np
 from brojepa import parts
 from brojepa.config import WORLDS, is_own_world, needs_emnist, world_code, world_folder
 from brojepa.errors import MissingData, RequestError, unknown
-from brojepa.files import cache_dir
+from brojepa.files import cache_dir, place
 from brojepa.worlds import derived, idx
 from brojepa.worlds.world import World, content_sum
 
@@ -67,7 +67,7 @@ def known_split(counts: dict[str, int], sha256: str) -> str:
 def search_path(data_dir: str | Path | None) -> list[Path]:
     """The directories in which EMNIST is looked for, best first."""
     given = data_dir or os.environ.get("BROJEPA_DATA")
-    base = Path(given).expanduser() if given else cache_dir()
+    base = place(given) if given else cache_dir()
     return [base, base / "emnist-letters", base / "emnist", base / "EMNIST" / "raw"]
 
 
@@ -79,7 +79,7 @@ def open_world(name: str, data_dir: str | Path | None = None) -> World:
         raise RequestError(f"--data-dir {data_dir} is for emnist, not for {name}: for your own images use --world PATH")
     if base in WORLDS:
         return _named(base, rest, lambda part: open_world(part, data_dir if needs_emnist(part) else None), data_dir)
-    path = Path(name).expanduser()
+    path = place(name)
     if path.is_dir():
         layouts = [layout for layout in (MNIST, EMNIST) if any(_find(path, f) for f in layout.files)]
         if not layouts:
@@ -137,9 +137,9 @@ def _mnist() -> World:
 
 def _emnist(data_dir: str | Path | None) -> World:
     places = search_path(data_dir)
-    for place in places:
-        if any(_find(place, f) for f in EMNIST.files):
-            return _from_directory("emnist", place, EMNIST, n=LETTERS)
+    for directory in places:
+        if any(_find(directory, f) for f in EMNIST.files):
+            return _from_directory("emnist", directory, EMNIST, n=LETTERS)
     raise MissingData(
         f"EMNIST letters not found in {places[0]}: run 'brojepa data fetch emnist', or put "
         f"{', '.join(EMNIST.files)} (plain or .gz) in a directory and name it with --data-dir or BROJEPA_DATA"

@@ -19,7 +19,7 @@ from typing import Any
 from filelock import FileLock
 
 from brojepa.errors import RequestError, RunError
-from brojepa.files import write_json
+from brojepa.files import place, write_json
 from brojepa.sweep.jobs import Job
 from brojepa.sweep.slurm import queue
 from brojepa.sweep.slurm.pack import Pack, held_back
@@ -33,7 +33,7 @@ TIMEOUTS = 20  # times that a task may reach its time limit and be queued again
 def submit(jobs: Sequence[Job], request: Request, out: str | Path) -> list[str]:
     """Queue the runs that are not done and that no job holds; Slurm's numbers of the new tasks."""
     submitit = _submitit()
-    out = Path(out).absolute()
+    out = place(out).absolute()
     folder = out / "slurm"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def submit(jobs: Sequence[Job], request: Request, out: str | Path) -> list[str]:
 
 def states(jobs: Sequence[Job], out: str | Path) -> list[Standing]:
     """How each run is doing: files say what is done and what failed, squeue what waits and what runs."""
-    found = queue.standings(Path(out), [_key(job) for job in jobs if not job.run.done])
+    found = queue.standings(place(out), [_key(job) for job in jobs if not job.run.done])
     for job in jobs:
         if _key(job) not in found and not job.run.done:
             found[_key(job)] = Standing("new")
