@@ -339,7 +339,7 @@ def _typed(name: str, value: Any) -> Any:
             return tuple(value)
         raise RequestError(f"{flag(name)}: expected a list of actions, got {value!r}")
     if kind is float and type(value) is int:
-        value = float(value)
+        value = float(value) if abs(value) < 2**1000 else math.inf
     if type(value) is not kind:
         raise RequestError(f"{flag(name)}: expected {kind.__name__}, got {value!r}")
     if kind is float and not math.isfinite(value):

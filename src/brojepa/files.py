@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -81,11 +83,36 @@ def write_json(path: Path, value: Any) -> None:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text())
+        return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunError(f"{path} is damaged ({error}): remove the run directory and train again") from None
+
+
+Kinds = Mapping[str, tuple[type, ...]]
+"""What values may be, by key; a key that is not there is fine."""
+
+NUMBER = (int, float)
+COUNT = (int,)
+TEXT = (str,)
+NONE = (type(None),)
+TABLE = (dict,)
+LIST = (list,)
+
+
+def wrong_value(value: Any, kinds: Kinds) -> str:
+    """Which value of a dictionary that was read is of another kind than it must be, in words; or nothing."""
+    for key, allowed in kinds.items():
+        if key in value and not is_a(value[key], allowed):
+            return f"{key} is {value[key]!r:.60}"
+    return ""
+
+
+def is_a(value: Any, allowed: tuple[type, ...]) -> bool:
+    """Whether a value from JSON is of a kind: true is no number, and a number is finite."""
+    finite = not isinstance(value, float) or math.isfinite(value)
+    return isinstance(value, allowed) and finite and (not isinstance(value, bool) or bool in allowed)
 
 
 def cache_dir() -> Path:

@@ -304,3 +304,32 @@ def test_report_does_not_wait_for_torch(several: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script, str(several)], capture_output=True)
     assert done.returncode == 0, done.stderr
+
+
+# What cannot be read, and links
+
+
+def test_a_damaged_run_is_left_out_with_its_reason_and_the_others_are_reported(cli: Cli, tmp_path: Path) -> None:
+    for seed in range(3):
+        write_run(tmp_path, "mnist/jepa-mlp", seed)
+    bad = tmp_path / "mnist/jepa-mlp/seed-1/result.json"
+    bad.write_text("{")
+    done = cli("report", tmp_path, "--format", "json")
+    assert done.code == 0
+    assert json.loads(done.out)[0]["seeds"] == [0, 2]
+    assert str(bad) in done.err
+    assert "left out" in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_links_to_runs_are_followed_each_once_and_not_in_circles(cli: Cli, tmp_path: Path) -> None:
+    elsewhere, here = tmp_path / "elsewhere", tmp_path / "here"
+    write_run(elsewhere, "mnist/jepa-mlp", 0)
+    path = write_run(elsewhere, "mnist/jepa-mlp", 1)
+    here.mkdir()
+    (here / "linked").symlink_to(elsewhere, target_is_directory=True)
+    (here / "one").symlink_to(path, target_is_directory=True)
+    (elsewhere / "round").symlink_to(here, target_is_directory=True)
+    done = cli("report", here, "--format", "json")
+    assert (done.code, done.err) == (0, "")
+    assert json.loads(done.out)[0]["seeds"] == [0, 1]

@@ -24,7 +24,7 @@ import brojepa
 from brojepa import config as knobs
 from brojepa.cli.parser import Parser, add_knobs, given_knobs
 from brojepa.config import Config
-from brojepa.errors import RequestError
+from brojepa.errors import RequestError, RunError
 from brojepa.files import write_json
 from brojepa.presets import PRESETS, preset
 from brojepa.runs import Run
@@ -400,3 +400,40 @@ def test_off_a_terminal_every_event_is_a_line(jobs):
 def test_a_config_names_its_run_by_what_is_not_default():
     assert Config().hash == Config().replace(lr=Config().lr).hash
     assert Config().hash != Config(lr=2e-4).hash
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("config.json", "{"),
+        ("config.json", '{"config": [], "seed": 0, "world": {}}'),
+        ("config.json", '{"config": {"lr": "fast"}, "seed": 0, "world": {}}'),
+        ("result.json", "[]"),
+        ("result.json", '{"metrics": {"seen": "high"}}'),
+    ],
+)
+def test_a_damaged_run_fails_with_its_path_and_the_others_go_on(cli, digits, tmp_path, file, content):
+    words = ("sweep", "mnist/bro-mlp-mfr-fixed", "--world", digits, "--epochs", 1, *SMALL, "--seeds", "0-1")
+    changes = {"world": str(digits), "epochs": 1, "latent": 8, "batch_size": 16}
+    bad, good = (job.run for job in plan(["mnist/bro-mlp-mfr-fixed"], [0, 1], tmp_path, changes=changes))
+    bad.make()
+    (bad.path / file).write_text(content)
+    planned = cli(*words, "--out", tmp_path, "--dry-run")
+    assert planned.code == 0
+    assert str(bad.path / file) in planned.out
+    done = cli(*words, "--out", tmp_path, "--jobs", 1)
+    assert done.code == 1
+    assert good.done
+    assert str(bad.path / file) in next(line for line in done.out.splitlines() if line.startswith("failed:"))
+    assert (bad.path / file).read_text() == content
+
+
+def test_epochs_that_cannot_be_read_do_not_end_a_sweep(tmp_path):
+    (job,) = plan(["mnist/fast"], [0], tmp_path)
+    job.run.make()
+    for content in ("{", "[]", '{"epoch": "one"}', "\xff"):
+        job.run.metrics_file.write_text(content, encoding="latin-1")
+        assert job.epoch == 0
+        with pytest.raises(RunError, match=re.escape(str(job.run.metrics_file))):
+            _ = job.run.metrics
+    assert job.damage == ""

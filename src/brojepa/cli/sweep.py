@@ -88,9 +88,10 @@ def _grid(words: list[str]) -> tuple[str, list[Any]]:
 
 def _dry_run(jobs: Sequence[Job]) -> int:
     for job in jobs:
-        standing = "done" if job.run.done else f"epoch {job.epoch}/{job.config.epochs}" if job.epoch else "new"
-        print(f"{standing:<12} brojepa {shlex.join(job.command()[3:])}")
-    done = sum(job.run.done for job in jobs)
+        begun = f"epoch {job.epoch}/{job.config.epochs}" if job.epoch else "new"
+        standing = "damaged" if job.damage else "done" if job.run.done else begun
+        print(f"{standing:<12} brojepa {shlex.join(job.command()[3:])}" + (f"  # {job.damage}" if job.damage else ""))
+    done = sum(job.run.done and not job.damage for job in jobs)
     print(f"{plural(len(jobs), 'run')}, {done} done, {len(jobs) - done} to do")
     return 0
 

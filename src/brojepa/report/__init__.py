@@ -48,7 +48,7 @@ def table(
         if len(known) < len(found.records):
             left_out = plural(len(found.records) - len(known), "run")
             remarks.append(f"{left_out} without accuracies of numbered actions left out")
-        found = Found([record.within(within) for record in known], found.unfinished)
+        found = found._replace(records=[record.within(within) for record in known])
     return Table(_sections(found, table), intervals, remarks, within)
 
 
@@ -125,4 +125,5 @@ def _named(lines: list[Line], name: str) -> Line:
 
 
 def _remarks(found: Found) -> list[str]:
-    return [f"{plural(found.unfinished, 'run')} not finished, left out"] if found.unfinished else []
+    remarks = [f"{plural(found.unfinished, 'run')} not finished, left out"] if found.unfinished else []
+    return remarks + [f"left out: {why}" for why in found.damaged]

@@ -23,7 +23,7 @@ from brojepa.files import place
 from brojepa.presets import PRESETS
 from brojepa.report.actions import as_number, element
 from brojepa.runs import Run
-from brojepa.text import listed
+from brojepa.text import listed, plural
 
 METRICS = ("train", "seen", "zero_shot", "rollout", "knn")
 NAMES = {config: name for name, config in PRESETS.items()}
@@ -149,20 +149,26 @@ def _in_words(value: Any) -> str:
 
 
 class Found(NamedTuple):
-    """What lies under some paths: finished runs, each once, and how many are not finished."""
+    """What lies under some paths: finished runs, each once, how many are not finished, and why some cannot be read."""
 
     records: list[Record]
     unfinished: int
+    damaged: tuple[str, ...] = ()
 
 
 def find(paths: Iterable[str | Path]) -> Found:
     """The runs under paths: run directories, directories of them at any depth, or CSV files."""
     runs: dict[tuple[Any, ...], Record] = {}
     unfinished: set[Path] = set()
+    damaged: dict[str, None] = {}
     for path in map(place, paths):
         if not path.exists():
             raise RequestError(f"no such path: {path}; name run directories, directories of them, or a CSV of runs")
-        here, cut_off = (_read_csv(path), []) if path.is_file() else _walk(path)
+        here, cut_off, unread = (_read_csv(path), [], []) if path.is_file() else _walk(path)
+        damaged |= dict.fromkeys(unread)
+        if not here and unread:
+            others = f", and {plural(len(unread) - 1, 'other run')} cannot be read" if len(unread) > 1 else ""
+            raise RunError(unread[0] + others)
         if not here:
             left = f", only {len(cut_off)} that are not finished" if cut_off else ""
             raise RequestError(f"no runs under {path}{left}: train some with brojepa train --out DIR")
@@ -176,33 +182,42 @@ def find(paths: Iterable[str | Path]) -> Found:
             if known.per_action is None:
                 runs[record.key] = record
         unfinished.update(directory.resolve() for directory in cut_off)
-    return Found(list(runs.values()), len(unfinished))
+    return Found(list(runs.values()), len(unfinished), tuple(damaged))
 
 
-def _walk(top: Path) -> tuple[list[Record], list[Path]]:
-    """The finished runs below a directory, and the directories of those that are not."""
-    finished, cut_off = [], []
-    for directory, below, files in os.walk(top, onerror=_unreadable):
+def _walk(top: Path) -> tuple[list[Record], list[Path], list[str]]:
+    """The finished runs below a directory, the directories of those that are not, and why others cannot be read.
+
+    Links are followed, to each directory once: links may lead in a circle."""
+    finished: list[Record] = []
+    cut_off: list[Path] = []
+    damaged: list[str] = []
+    seen: set[str] = set()
+
+    def unreadable(error: OSError) -> None:
+        damaged.append(f"cannot read {error.filename}: {error.strerror}")
+
+    for directory, below, files in os.walk(top, onerror=unreadable, followlinks=True):
+        place = os.path.realpath(directory)
+        if place in seen:
+            below.clear()
+            continue
+        seen.add(place)
         below.sort()
         if "result.json" in files:
-            finished.append(_from_run(Run(Path(directory))))
+            try:
+                finished.append(_from_run(Run(Path(directory))))
+            except BrojepaError as error:
+                damaged.append(str(error))
         elif "config.json" in files:
             cut_off.append(Path(directory))
         if {"result.json", "config.json"} & {*files}:
             below.clear()
-    return finished, cut_off
-
-
-def _unreadable(error: OSError) -> None:
-    raise RunError(f"cannot read {error.filename}: {error.strerror}") from None
+    return finished, cut_off, damaged
 
 
 def _from_run(run: Run) -> Record:
-    result, header, environment = run.result, run.header, run.environment
-    try:
-        config = run.config
-    except BrojepaError as error:
-        raise RunError(f"{run.config_file}: {error}") from None
+    result, header, environment, config = run.result, run.header, run.environment, run.config
     try:
         values = {**environment, **result, **result["metrics"]}
         stored = {name: _checked(name, values.get(name)) for name in _STORED}

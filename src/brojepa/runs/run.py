@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 from brojepa import files
 from brojepa.config import Config, world_code, world_folder
 from brojepa.errors import RequestError, RunError
+from brojepa.files import COUNT, LIST, NONE, NUMBER, TABLE, TEXT
 from brojepa.presets import PRESETS
 
 
@@ -71,8 +72,10 @@ class Run:
         if not self.done:
             raise RunError(f"{self.path} has no result.json: the run is not finished, train it to the end first")
         result = files.read_json(self.result_file)
-        if not isinstance(result, dict) or "metrics" not in result:
-            raise RunError(f"{self.result_file} is not a run's result: remove it and train again")
+        wrong = _wrong(result, ("metrics",), _RESULT)
+        wrong = wrong or files.wrong_value(result["metrics"], dict.fromkeys(result["metrics"], NUMBER + NONE))
+        if wrong:
+            raise RunError(f"{self.result_file} is not a run's result ({wrong}): remove it and train again")
         return result
 
     @property
@@ -81,19 +84,26 @@ class Run:
         if not self.config_file.is_file():
             raise RequestError(f"{self.path} is not a run directory: it has no config.json")
         header = files.read_json(self.config_file)
-        if not isinstance(header, dict) or not {"config", "seed", "world"} <= header.keys():
-            raise RunError(f"{self.config_file} is not a run's config: remove {self.path} and train again")
+        wrong = _wrong(header, ("config", "seed", "world"), _HEADER) or files.wrong_value(header["world"], _FACTS)
+        if wrong:
+            raise RunError(f"{self.config_file} is not a run's config ({wrong}): remove {self.path} and train again")
         return header
 
     @property
     def environment(self) -> dict[str, Any]:
         """What `env.json` says, or nothing before the run has started."""
         file = self.path / "env.json"
-        return files.read_json(file) if file.is_file() else {}
+        environment = files.read_json(file) if file.is_file() else {}
+        if wrong := _wrong(environment, (), _ENVIRONMENT):
+            raise RunError(f"{file} does not describe a machine ({wrong}): remove it")
+        return environment
 
     @property
     def config(self) -> Config:
-        return Config.from_dict(self.header["config"])
+        try:
+            return Config.from_dict(self.header["config"])
+        except RequestError as error:
+            raise RunError(f"{self.config_file}: {error}") from None
 
     @property
     def world_path(self) -> str:
@@ -110,7 +120,17 @@ class Run:
         """The epochs so far, one dictionary each."""
         if not self.metrics_file.is_file():
             return []
-        return [json.loads(line) for line in self.metrics_file.read_text().splitlines()]
+        rows = []
+        try:
+            for number, line in enumerate(self.metrics_file.read_text(encoding="utf-8").splitlines(), 1):
+                rows.append(json.loads(line))
+                if wrong := _wrong(rows[-1], (), _ROW):
+                    raise ValueError(f"line {number}: {wrong}")
+        except OSError as error:
+            raise RunError(f"cannot read {self.metrics_file}: {error.strerror}") from None
+        except (ValueError, RecursionError) as error:
+            raise RunError(f"{self.metrics_file} is damaged ({error}): remove {self.path} and train again") from None
+        return rows
 
     def write_metrics(self, rows: list[dict[str, Any]]) -> None:
         text = "".join(json.dumps(row) + "\n" for row in rows)
@@ -168,6 +188,32 @@ class Run:
                 if here.get(part) != wanted:
                     difference = _difference(part, here.get(part), wanted)
                     raise RequestError(f"{self.path} holds another run ({difference}): choose another --out")
+
+
+_HEADER: files.Kinds = {
+    "config": TABLE, "seed": COUNT, "world": TABLE, "preset": TEXT + NONE, "base": TEXT + NONE, "world_path": TEXT,
+    "own_code": TABLE,
+}  # fmt: skip
+_FACTS: files.Kinds = {
+    "name": TEXT, "states": COUNT, "shape": LIST, "mean": LIST, "std": LIST, "group": TEXT, "images": TABLE,
+}  # fmt: skip
+_RESULT: files.Kinds = {
+    "metrics": TABLE, "per_action": TABLE, "seconds": NUMBER, "evaluation_seconds": NUMBER, "zero_shot_kind": TEXT,
+    "chance": NUMBER, "angles": LIST + NONE, "by_state": TABLE, "retrieval": TABLE,
+}  # fmt: skip
+_ENVIRONMENT: files.Kinds = {"precision": TEXT, "starts": LIST}
+_ROW: files.Kinds = {
+    "epoch": COUNT, "loss": NUMBER, "validation_loss": NUMBER, "seen": NUMBER + NONE, "zero_shot": NUMBER + NONE,
+    "angles": LIST,
+}  # fmt: skip
+
+
+def _wrong(value: Any, required: tuple[str, ...], kinds: files.Kinds) -> str:
+    """What is wrong with a dictionary that was read, in words; or nothing."""
+    if not isinstance(value, dict):
+        return "no table of names and values"
+    missing = [key for key in required if key not in value]
+    return f"no {missing[0]}" if missing else files.wrong_value(value, kinds)
 
 
 def _difference(part: str, here: Any, wanted: Any) -> str:

@@ -3,6 +3,7 @@ everything that happens."""
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 import time
@@ -11,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from brojepa.sweep.jobs import Job, Status, seconds_left, tail
+from brojepa.errors import RunError
+from brojepa.sweep.jobs import LOG, Job, Status, seconds_left, tail
 from brojepa.text import duration, fraction, plural
 
 STATES = ("done", "running", "elsewhere", "waiting", "failed")
@@ -59,9 +61,7 @@ class Overview:
             if was is None or (was == now.state and tries == now.tries):
                 continue
             if now.state == "done":
-                result = job.run.result
-                accuracy = f"zero-shot {fraction(result['metrics']['zero_shot'])}"
-                lines.append(f"done      {job.title}  {accuracy}  {duration(result['seconds'])}")
+                lines.append(f"done      {job.title}  {_outcome(job)}")
             elif now.state == "running" and now.tries > 1:
                 lines.append(f"again     {job.title}  ({now.why})")
             elif now.state == "elsewhere":
@@ -88,12 +88,22 @@ class Overview:
         return lines
 
 
+def _outcome(job: Job) -> str:
+    """What a finished run has reached and taken."""
+    try:
+        result = job.run.result
+    except RunError as error:
+        return str(error)
+    accuracy = f"zero-shot {fraction(result['metrics'].get('zero_shot'))}"
+    return f"{accuracy}  {duration(result.get('seconds', math.nan))}"
+
+
 def failures(jobs: Sequence[Job], status: Mapping[Path, Status]) -> list[str]:
     """What failed, why, and the end of what each printed."""
     lines = []
     for job in jobs:
         now = status[job.run.path]
         if now.state == "failed":
-            lines += [f"failed: {job.title} ({now.why})", f"  {job.run.path / 'log.txt'}"]
+            lines += [f"failed: {job.title} ({now.why})", f"  {job.run.path / LOG}"]
             lines += [f"  | {line}" for line in tail(job)]
     return lines

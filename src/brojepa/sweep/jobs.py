@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import itertools
 import os
@@ -16,7 +17,7 @@ from typing import Any
 
 from brojepa import config as knobs
 from brojepa.config import Config
-from brojepa.errors import unknown
+from brojepa.errors import BrojepaError, RunError, unknown
 from brojepa.files import place
 from brojepa.presets import PAPER_ROWS, PRESETS, preset
 from brojepa.runs import Run
@@ -88,8 +89,25 @@ class Job:
 
     @property
     def epoch(self) -> int:
-        """Epochs done so far."""
-        return len(self.run.metrics)
+        """Epochs done so far; training writes a list of them that cannot be read anew."""
+        try:
+            return len(self.run.metrics)
+        except RunError:
+            return 0
+
+    @property
+    def damage(self) -> str:
+        """Why what lies in the run's directory cannot be used, with the file; or nothing."""
+        try:
+            if self.run.config_file.is_file():
+                self.run.check({"config": self.config.to_dict(), "seed": self.seed})
+            if self.run.done:
+                _ = self.run.result
+        except BrojepaError as error:
+            return str(error)
+        except OSError as error:
+            return f"cannot read {error.filename}: {error.strerror}"
+        return ""
 
 
 def select(words: Iterable[str]) -> list[str]:
@@ -131,7 +149,8 @@ def plan(
     if any(knobs.needs_emnist(job.trained.world) for job in jobs.values()):
         jobs = {p: j if knobs.needs_emnist(j.trained.world) else replace(j, data_dir=None) for p, j in jobs.items()}
     for job in jobs.values():
-        job.run.check({"config": job.config.to_dict(), "seed": job.seed})
+        with contextlib.suppress(RunError):  # a damaged run fails by itself, the others go on
+            job.run.check({"config": job.config.to_dict(), "seed": job.seed})
     return list(jobs.values())
 
 
@@ -171,8 +190,11 @@ def seconds_left(jobs: Sequence[Job], status: Mapping[Path, Status], workers: in
     known: dict[tuple, list[float]] = {}
     for job in jobs:
         if status[job.run.path].state == "done":
-            result = job.run.result
-            seconds = (result["seconds"] + result.get("evaluation_seconds", 0)) / job.config.epochs
+            try:
+                result = job.run.result
+            except RunError:
+                continue
+            seconds = (result.get("seconds", 0) + result.get("evaluation_seconds", 0)) / job.config.epochs
             for key in _likeness(job):
                 known.setdefault(key, []).append(seconds)
         elif (s := status[job.run.path]).state == "running" and job.epoch > s.began_at:

@@ -55,12 +55,21 @@ class Local:
 
     def __post_init__(self) -> None:
         for job in self.jobs:
-            self.status[job.run.path] = Status("done" if job.run.done else "waiting")
+            self.status[job.run.path] = Status()
+            self._look(job, self.status[job.run.path])
         self.threads = max(1, cores() // self.at_once)
 
     @property
     def finished(self) -> bool:
         return all(s.state in ("done", "failed") for s in self.status.values())
+
+    def _look(self, job: Job, status: Status) -> None:
+        """Done, failed where what lies there cannot be used, or waiting."""
+        status.state = "waiting"
+        if why := job.damage:
+            status.state, status.why = "failed", why
+        elif job.run.done:
+            status.state = "done"
 
     def step(self) -> None:
         for job in self.jobs:
@@ -68,18 +77,22 @@ class Local:
             if status.state == "running":
                 self._reap(job, status)
             elif status.state == "elsewhere" and not job.run.busy:
-                status.state = "done" if job.run.done else "waiting"
+                self._look(job, status)
             if status.state == "waiting" and len(self.processes) < self.at_once:
                 self._start(job, status)
 
     def _start(self, job: Job, status: Status) -> None:
-        if job.run.done:  # by another sweep
-            status.state = "done"
+        self._look(job, status)  # another sweep may have made it
+        if status.state != "waiting":
             return
-        if job.run.busy:
-            status.state = "elsewhere"
+        try:
+            if job.run.busy:
+                status.state = "elsewhere"
+                return
+            job.run.make()
+        except (BrojepaError, OSError) as error:
+            status.state, status.why = "failed", f"{job.run.path}: {error}"
             return
-        job.run.make()
         self.processes[job.run.path] = start(job, self.threads, self.environment(job))
         status.state, status.since, status.began_at = "running", time.monotonic(), job.epoch
         status.tries += 1
@@ -98,7 +111,7 @@ class Local:
             return
         del self.processes[job.run.path]
         if job.run.done:
-            status.state = "done"
+            self._look(job, status)
         elif job.run.busy:
             status.state, status.tries = "elsewhere", status.tries - 1
         elif code == 2 or status.tries >= TRIES:  # a wrong request stays wrong
