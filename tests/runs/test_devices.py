@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -56,9 +57,43 @@ def test_the_cpu_is_measured_once_in_a_process_of_its_own_and_remembered():
     assert subprocess.run([sys.executable, "-c", step], check=False).returncode == 0
     memory.write_text("3.0")
     assert devices.place(Config(encoder="cnn"), "cpu").precision is torch.bfloat16, "what is remembered is used"
-    memory.write_text("0.0")
-    with pytest.raises(RequestError, match="--precision bfloat16: bfloat16 fails on this CPU, use float32 or auto"):
+
+
+@pytest.fixture
+def announced(monkeypatch):
+    """A CPU that says it has bfloat16."""
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+
+
+@pytest.mark.parametrize(
+    "probe", ["raise SystemExit(3)", "import os; os.abort()", "print('nan')", "print()", "print(0)"]
+)
+def test_a_measurement_that_fails_is_said_and_not_remembered(announced, monkeypatch, probe):
+    monkeypatch.setattr(devices, "PROBE", probe)
+    assert devices.place(Config(encoder="cnn"), "cpu").precision is torch.float32
+    with pytest.raises(RequestError, match=r"--precision bfloat16: .*fails on this CPU.*float32 or auto"):
         devices.place(Config(encoder="cnn", precision="bfloat16"), "cpu")
+    assert not list(cache_dir().glob("*"))
+    monkeypatch.setattr(devices, "PROBE", "print(2.5)")
+    assert devices.place(Config(encoder="cnn"), "cpu").precision is torch.bfloat16
+
+
+@pytest.mark.parametrize("content", ["", "{", "0.0", "-1", "NaN", '"fast"', "true", "[" * 100_000])
+def test_a_damaged_memory_is_measured_anew(announced, monkeypatch, content):
+    monkeypatch.setattr(devices, "PROBE", "print(2.5)")
+    devices.place(Config(encoder="cnn"), "cpu")
+    (memory,) = cache_dir().glob("bfloat16-*.json")
+    memory.write_text(content)
+    assert devices.place(Config(encoder="cnn"), "cpu").precision is torch.bfloat16
+    assert json.loads(memory.read_text()) == 2.5
+
+
+def test_measuring_imports_nothing_from_the_current_directory(announced, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    Path("json.py").write_text("raise SystemExit('the wrong one')")
+    monkeypatch.setattr(devices, "PROBE", "import json; print(json.loads('2.5'))")
+    assert devices._measured() == (2.5, "")
 
 
 def test_the_environment_of_a_run_is_recorded():

@@ -437,3 +437,20 @@ def test_epochs_that_cannot_be_read_do_not_end_a_sweep(tmp_path):
         with pytest.raises(RunError, match=re.escape(str(job.run.metrics_file))):
             _ = job.run.metrics
     assert job.damage == ""
+
+
+def test_workers_import_nothing_from_the_current_directory_but_own_parts(brojepa_process, tiny, tmp_path, monkeypatch):
+    """The command as it is installed: Python searches the current directory only where it is asked to."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("torch", "numpy", "selectors", "safetensors"):
+        Path(f"{name}.py").write_text(f"open('{name} was run', 'w')\nraise SystemExit('not meant')")
+    Path("mine.py").write_text(
+        "from torch import nn\ndef encoder(shape, dim):\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, dim))\n"
+    )
+    done = brojepa_process(
+        "sweep", "mnist/bro-mlp-mfr-fixed", "--world", tiny, "--encoder", "mine:encoder", "--epochs", 1, *SMALL,
+        "--seeds", "0", "--out", tmp_path / "out", prelude="import sys; sys.path.remove('')",
+    )  # fmt: skip
+    assert done.code == 0, (done, [log.read_text() for log in tmp_path.rglob(LOG)])
+    assert len(results(tmp_path / "out")) == 1
+    assert not list(tmp_path.glob("* was run"))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
 import subprocess
 import sys
+import tempfile
 import warnings
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -19,7 +21,7 @@ import torch
 from brojepa import parts
 from brojepa.config import Config
 from brojepa.errors import RequestError, RunError
-from brojepa.files import cache_dir, write_json
+from brojepa.files import NUMBER, cache_dir, is_a, write_json
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,10 @@ def place(config: Config, device: str = "auto", before: str | None = None) -> Pl
     """
     where = choose_device(device)
     if config.precision != "auto":
-        if config.precision == "bfloat16" and where.type == "cpu" and _cpu_bf16_gain()[0] == 0:
-            raise RequestError(f"--precision bfloat16: {_cpu_bf16_gain()[1]}, use float32 or auto")
+        if config.precision == "bfloat16" and where.type == "cpu":
+            gain, reason = _cpu_bf16_gain()
+            if gain == 0:
+                raise RequestError(f"--precision bfloat16: {reason}, use float32 or auto")
         return Placement(where, getattr(torch, config.precision), "as asked")
     if before in ("float32", "bfloat16"):
         return Placement(where, getattr(torch, before), "as the run began")
@@ -97,24 +101,51 @@ def _cpu_bf16_gain() -> tuple[float, str]:
     """How many times faster bfloat16 is on this CPU, and that in words.
 
     Measured, not read off the CPU's flags: some virtual machines announce AMX and then die of an illegal
-    instruction, so the measurement runs in a process of its own. It takes a few seconds and is remembered.
+    instruction, so the measurement runs in a process of its own. It takes a few seconds and is remembered; that it
+    failed is not, which may have been for want of memory.
     """
     if not (torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()):
         return 0.0, "this CPU has no bfloat16 arithmetic"
     memory = cache_dir() / f"bfloat16-{_machine()}.json"
-    if memory.is_file():
-        gain = float(json.loads(memory.read_text()))
-    else:
-        probe = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True)
-        gain = float(probe.stdout) if probe.returncode == 0 else 0.0
+    gain = _remembered(memory)
+    if gain is None:
+        gain, why = _measured()
+        if gain == 0:
+            return gain, f"bfloat16 fails on this CPU ({why})"
         try:
             memory.parent.mkdir(parents=True, exist_ok=True)
             write_json(memory, gain)
         except (OSError, RunError) as error:
             warnings.warn(f"cannot remember the measured precision: {error}", stacklevel=2)
-    if gain == 0:
-        return gain, "bfloat16 fails on this CPU"
     return gain, f"bfloat16 takes {1 / gain:.2f} of float32's time on this CPU"
+
+
+def _remembered(memory: Path) -> float | None:
+    """The gain that was measured before; None where none was, or what is there is none."""
+    try:
+        gain = json.loads(memory.read_text())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return float(gain) if is_a(gain, NUMBER) and 0 < gain < 1e6 else None
+
+
+def _measured() -> tuple[float, str]:
+    """The gain as a process of its own measures it; 0, and why, where it fails.
+
+    It starts in an empty directory: Python imports from the current one, and a file there that is called torch.py is
+    not what was meant."""
+    paths = [str(Path(path).absolute()) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    with tempfile.TemporaryDirectory() as empty:
+        command = [sys.executable, "-c", PROBE]
+        probe = subprocess.run(command, capture_output=True, text=True, cwd=empty, env=environment)
+    if probe.returncode:
+        return 0.0, f"measuring ended with exit code {probe.returncode}"
+    try:
+        gain = float(probe.stdout.split()[-1])
+    except (ValueError, IndexError):
+        gain = math.nan
+    return (gain, "") if 0 < gain < 1e6 else (0.0, f"measuring gave {probe.stdout.strip()!r:.40}")
 
 
 def cpu_name() -> str:

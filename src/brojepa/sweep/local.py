@@ -7,12 +7,15 @@ a worker is a fresh Python.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import sys
+import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -145,8 +148,37 @@ def start(job: Job, threads: int, environment: Mapping[str, str]) -> BaseProcess
     context.set_forkserver_preload([__name__])
     everything = {**os.environ, **environment}  # the server has what was there when it started
     process = context.Process(target=_work, args=(job, threads, everything), daemon=True)
-    process.start()
+    with _nothing_from_here():
+        process.start()
     return process
+
+
+@contextlib.contextmanager
+def _nothing_from_here() -> Iterator[None]:
+    """Processes started meanwhile do not import from the current directory, which Python searches first: a file there
+    that is called torch.py is not what was meant. Own parts are found all the same, see `parts.resolve`."""
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"  # Python 3.11 and later
+    try:
+        if METHOD == "forkserver" and sys.version_info < (3, 11):
+            _start_server_elsewhere()
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
+
+
+def _start_server_elsewhere() -> None:
+    """The server in an empty directory; a worker goes back to ours by itself."""
+    here = Path.cwd()
+    with tempfile.TemporaryDirectory() as empty:
+        os.chdir(empty)
+        try:
+            forkserver.ensure_running()
+        finally:
+            os.chdir(here)
 
 
 def _work(job: Job, threads: int, environment: dict[str, str]) -> None:

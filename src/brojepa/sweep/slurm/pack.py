@@ -61,7 +61,8 @@ class Pack:
     def _process(self, job: Job) -> int:
         job.run.make()
         threads = os.environ.get("SLURM_CPUS_PER_TASK")
-        env = {**os.environ, **({"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads} if threads else {})}
+        env = {**os.environ, "PYTHONSAFEPATH": "1"}  # nothing is imported from where the job was queued
+        env |= {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads} if threads else {}
         # Slurm may signal every process of a job, and training gives up unsaved on a second signal. So the child
         # inherits a mask that blocks Slurm's signals, which wait here until it is there, and gets one SIGINT from us.
         with (job.run.path / LOG).open("ab") as log, held_back(signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
