@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -11,10 +12,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from conftest import SMALL, Cli, Outcome, files, largest_file, one_line, truncate, write_world
 
+from brojepa.runs import checkpoint
 from brojepa.worlds import idx
 from brojepa.worlds.sources import MNIST
 
@@ -257,9 +261,91 @@ def test_eval_notices_another_result(cli: Cli, run: Path) -> None:
     result["metrics"]["seen"] += 1e-4
     (run / "result.json").write_text(json.dumps(result))
     done = cli("eval", run)
-    assert done.code == 0
+    assert done.code == 1
     assert "identical" not in done.out
     assert done.out.splitlines()[-1].startswith("result.json says otherwise")
+
+
+def test_eval_notices_another_kind_of_zero_shot(cli: Cli, run: Path) -> None:
+    result = json.loads((run / "result.json").read_text())
+    (run / "result.json").write_text(json.dumps({**result, "zero_shot_kind": "weak"}))
+    assert cli("eval", run).code == 1
+    done = cli("eval", run, "--json")
+    assert done.code == 1
+    assert json.loads(done.out)["zero_shot_kind"] == "strict"
+    assert "device" in done.err
+
+
+def rewrite(run: Path, **changes: torch.Tensor | None) -> None:
+    """The checkpoint with some tensors changed or, for None, without them; its checksum is right."""
+    tensors, meta = checkpoint.load(run / "model.safetensors")
+    tensors = {name: changes.get(name.replace(".", "_"), t) for name, t in tensors.items()}
+    checkpoint.save(run / "model.safetensors", {n: t for n, t in tensors.items() if t is not None}, meta)
+
+
+@pytest.mark.parametrize("name", ["actions_used", "classifier.weight", "encoder.net.1.weight", "pixel_mean"])
+def test_a_model_that_lacks_a_tensor_is_not_filled_up_with_random_numbers(cli: Cli, run: Path, name: str) -> None:
+    assert name in checkpoint.load(run / "model.safetensors")[0]
+    rewrite(run, **{name.replace(".", "_"): None})
+    assert name in one_line(cli("eval", run), 1)
+    (run / "result.json").unlink()
+    assert name in one_line(cli("infer", run, "a.npy", "b.npy"), 1)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_model_of_numbers_that_are_none_is_refused(cli: Cli, run: Path, value: float) -> None:
+    weight = checkpoint.load(run / "model.safetensors")[0]["classifier.weight"]
+    weight[0, 0] = value
+    rewrite(run, classifier_weight=weight)
+    line = one_line(cli("eval", run), 1)
+    assert "classifier.weight" in line
+    assert "finite" in line
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("states", 10**12), ("states", 1e12), ("states", -1), ("states", "ten"), ("shape", [1, 10**6, 10**6]),
+        ("shape", [1, 28]), ("shape", [1, 0, 28]), ("shape", 28), ("mean", []), ("mean", ["a"]), ("std", [0.0]),
+        ("group", "Q8"), ("group", 3), ("group", "Z1000000000000"),
+    ],
+)  # fmt: skip
+def test_a_world_that_cannot_be_is_one_line_and_takes_no_memory(cli: Cli, run: Path, key: str, value: Any) -> None:
+    header = json.loads((run / "config.json").read_text())
+    header["world"][key] = value
+    (run / "config.json").write_text(json.dumps(header))
+    assert str(run / "config.json") in one_line(cli("eval", run), 1)
+
+
+@pytest.mark.parametrize(("knob", "value"), [("latent", 10**9), ("lr", 10**400), ("lr", None), ("width", [1])])
+def test_a_config_that_cannot_be_is_one_line(cli: Cli, run: Path, knob: str, value: Any) -> None:
+    header = json.loads((run / "config.json").read_text())
+    header["config"][knob] = value
+    (run / "config.json").write_text(json.dumps(header))
+    assert str(run / "config.json") in one_line(cli("eval", run), 1)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("epoch", "two"), ("rows", [1]), ("rows", None), ("config", []), ("config", {"lr": "x"}), ("seconds", [])],
+)
+def test_a_state_whose_metadata_cannot_be_is_one_line(
+    train_again: Callable[..., Outcome], run: Path, key: str, value: Any
+) -> None:
+    (run / "result.json").unlink()
+    file = run / "state" / "latest.safetensors"
+    tensors, meta = checkpoint.load(file)
+    checkpoint.save(file, tensors, {**meta, key: value})
+    assert str(file) in one_line(train_again("--quiet"), 1)
+    checkpoint.save(file, {n: t for n, t in tensors.items() if n != "generator"}, meta)
+    assert "generator" in one_line(train_again("--quiet"), 1)
+
+
+@pytest.mark.parametrize("content", ["[]", '{"starts": 3}', '{"precision": 16}'])
+def test_a_machine_that_cannot_be_is_one_line(train_again: Callable[..., Outcome], run: Path, content: str) -> None:
+    (run / "result.json").unlink()
+    (run / "env.json").write_text(content)
+    assert str(run / "env.json") in one_line(train_again("--quiet"), 1)
 
 
 def test_eval_on_other_images(cli: Cli, trained: tuple[Path, Outcome], digit_arrays, tmp_path: Path) -> None:

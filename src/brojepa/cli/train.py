@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 from brojepa.cli.parser import Parser, add_knobs, add_trust, given_knobs, join_negative, one_seed, preset_list
@@ -61,17 +62,21 @@ def evaluate(argv: list[str]) -> int:
 
     run = Run(Path(args.run))
     measured = evaluate_run(run.path, args.data_dir, args.device, trust=args.trust)
+    parts = ("metrics", "per_action", "by_state", "retrieval", "zero_shot_kind")
+    compared = run.done and measured["same_images"]
+    same = not compared or all(run.result.get(key) == measured.get(key) for key in parts)
+    otherwise = "result.json says otherwise: another device or torch version?"
     if args.json:
         print(json.dumps(measured))
-        return 0
+        if not same:
+            print(f"brojepa: {otherwise}", file=sys.stderr)
+        return int(not same)
     print(
         f"{run.path} on {measured['world']}"
         + ("" if measured["same_images"] else ", other images than it was trained on")
     )
     for line in accuracies(measured):
         print(line)
-    if run.done and measured["same_images"]:
-        parts = ("metrics", "per_action", "by_state", "retrieval")
-        same = all(run.result.get(key) == measured.get(key) for key in parts)
-        print("identical to result.json" if same else "result.json says otherwise: another device or torch version?")
-    return 0
+    if compared:
+        print("identical to result.json" if same else otherwise)
+    return int(not same)

@@ -15,10 +15,10 @@ from brojepa.errors import RequestError
 from brojepa.evaluation import Latents, evaluating
 from brojepa.figures import Need
 from brojepa.figures.geometry import prototypes
-from brojepa.models import Model, Task, action_sets
+from brojepa.models import Model, action_sets
 from brojepa.presets import PRESETS
 from brojepa.runs import Run
-from brojepa.runs.loading import load
+from brojepa.runs.loading import load, task_of
 from brojepa.worlds import Split, World, open_world
 from brojepa.worlds.pictures import state_names
 
@@ -33,7 +33,7 @@ class Source:
     def __init__(self, run: Run, data_dir: str | Path | None, worlds: dict[str, World], trust: bool = False) -> None:
         self.run, self.data_dir, self.worlds, self.trust = run, data_dir, worlds, trust
         self.config, self.result = run.config, run.result
-        task = Task.from_facts(run.header["world"])
+        task = task_of(run)
         self.n, self.group = task.n, task.group
         self.names = state_names(self.config.world, self.n)
         self.train_actions, self.test_actions = action_sets(self.config, self.group)

@@ -17,7 +17,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from brojepa.errors import RunError
-from brojepa.files import write_atomically
+from brojepa.files import Kinds, write_atomically, wrong_value
 
 
 def save(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
@@ -27,8 +27,8 @@ def save(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
     write_atomically(path, to_bytes(tensors, {"meta": text, "sha256": _digest(tensors, text)}))
 
 
-def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `save` wrote, on the CPU."""
+def load(path: Path, kinds: Kinds | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `save` wrote, on the CPU. The metadata must have these keys, with values of these kinds."""
     try:
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
@@ -40,7 +40,15 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise _damaged(path, error) from None
     if not whole:
         raise _damaged(path, "its checksum does not match")
-    return tensors, json.loads(header["meta"])
+    try:
+        meta = json.loads(header.get("meta", ""))
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, error) from None
+    missing = [key for key in kinds or () if not isinstance(meta, dict) or key not in meta]
+    wrong = f"no {missing[0]}" if missing else wrong_value(meta, kinds or {})
+    if wrong:
+        raise _damaged(path, f"its metadata have {wrong}" if missing else wrong)
+    return tensors, meta
 
 
 def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from brojepa import parts
-from brojepa.errors import RunError
+from brojepa.config import Config
+from brojepa.errors import RequestError, RunError
+from brojepa.files import COUNT, NUMBER, is_a
 from brojepa.models import Model, Task, build
 from brojepa.runs import checkpoint
 from brojepa.runs.devices import choose_device
 from brojepa.runs.run import Run
+
+LARGE = 2**24  # numbers in an image that any checkpoint may be for
 
 
 def load(path: str | Path, device: str = "auto", *, trust: bool = False) -> Model:
@@ -24,11 +30,64 @@ def load(path: str | Path, device: str = "auto", *, trust: bool = False) -> Mode
     """
     run = Run(Path(path))
     parts.check_trust(run.own_parts, run.path, trust)
-    header = run.header
-    model = build(run.config, Task.from_facts(header["world"]), torch.Generator())
+    where, config, task = choose_device(device), run.config, task_of(run)
     tensors, _ = checkpoint.load(run.model_file)
+    _check_sizes(run, config, task, tensors)
+    model = build(config, task, torch.Generator())
+    fill(model, tensors, run)
+    return model.to(where).eval()
+
+
+def task_of(run: Run) -> Task:
+    """What a model must know of its world, as the run remembers it."""
+    facts = run.header["world"]
+    try:
+        task = Task.from_facts(facts)
+        right = (
+            task.n >= 0
+            and len(task.shape) == 3
+            and all(is_a(size, COUNT) and size > 0 for size in task.shape)
+            and all(len(each) == task.shape[0] and all(is_a(v, NUMBER) for v in each) for each in (task.mean, task.std))
+            and all(each > 0 for each in task.std)
+            and task.group is not None
+        )
+    except (KeyError, RequestError) as error:
+        raise RunError(f"{run.config_file} does not describe a world ({error}): train the run again") from None
+    if not right:
+        raise RunError(f"{run.config_file} does not describe a world ({facts!r:.60}): train the run again")
+    return task
+
+
+def _check_sizes(run: Run, config: Config, task: Task, tensors: dict[str, Tensor]) -> None:
+    """An error where config.json asks for a model much larger than the checkpoint: before it takes all memory."""
+    used, weights = tensors.get("actions_used"), sum(t.numel() for t in tensors.values())
+    if (
+        (used is not None and len(used) != task.group.buckets)
+        or (task.n and len(tensors.get("classifier.bias", ())) != task.n)
+        or max(config.latent, config.width) > weights
+        or math.prod(task.shape) > max(weights, LARGE)
+    ):
+        raise _misfit(run)
+
+
+def fill(model: Model, tensors: dict[str, Tensor], run: Run) -> None:
+    """Put a checkpoint's tensors into a model: all that prediction needs, and no number that is none."""
+    missing = sorted(predicting_state(model).keys() - tensors.keys())
+    if missing:
+        raise RunError(f"{run.model_file} lacks {missing[0]}: remove {run.path} and train again")
+    broken = sorted(name for name, t in tensors.items() if t.is_floating_point() and not bool(t.isfinite().all()))
+    if broken:
+        raise RunError(f"{run.model_file} holds numbers that are not finite in {broken[0]}: train the run again")
     try:
         model.load_state_dict({**model.state_dict(), **tensors})
     except RuntimeError:
-        raise RunError(f"{run.model_file} does not fit {run.config_file}: remove {run.path} and train again") from None
-    return model.to(choose_device(device)).eval()
+        raise _misfit(run) from None
+
+
+def predicting_state(model: Model) -> dict[str, Tensor]:
+    """The tensors that prediction needs: all but the target encoder, running targets and the regulariser."""
+    return {n: t for n, t in model.state_dict().items() if not n.startswith(("slow.", "target.", "regulariser."))}
+
+
+def _misfit(run: Run) -> RunError:
+    return RunError(f"{run.model_file} does not fit {run.config_file}: remove {run.path} and train again")

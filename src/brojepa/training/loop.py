@@ -17,17 +17,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from brojepa import parts
 from brojepa.algebra.labelled import look_alikes
 from brojepa.config import Config, world_code
 from brojepa.errors import Interrupted, RequestError, RunError
 from brojepa.evaluation import collapsed, evaluator
-from brojepa.files import write_json
+from brojepa.files import COUNT, LIST, NUMBER, TABLE, is_a, write_json
 from brojepa.models import Model, Task, action_sets, build, spectral
 from brojepa.presets import PRESETS
-from brojepa.runs import Run, checkpoint, devices
+from brojepa.runs import Run, checkpoint, devices, loading
 from brojepa.training import optimiser
 from brojepa.training.callbacks import Callback
 from brojepa.training.signals import Signals
@@ -226,7 +226,7 @@ class Training(Learner):
         best = min((r["validation_loss"] for r in self.rows), default=math.inf)
         if self.config.checkpoint == "last" or row["validation_loss"] < best:
             kept = {"epoch": row["epoch"], "validation_loss": row["validation_loss"]}
-            checkpoint.save(self.run.model_file, predicting_state(self.model), kept)
+            checkpoint.save(self.run.model_file, loading.predicting_state(self.model), kept)
         self.rows.append(row)
         self.run.write_metrics(self.rows)
         self.epoch, self.step, self.log = self.epoch + 1, 0, torch.zeros(0)
@@ -270,13 +270,24 @@ class Training(Learner):
         checkpoint.save(self.run.state_file, tensors, meta)
 
     def _restore(self) -> None:
-        tensors, meta = checkpoint.load(self.run.state_file)
-        if (Config.from_dict(meta["config"]), meta["seed"]) != (self.config, self.seed):  # with the knobs since
-            raise RequestError(f"{self.run.state_file} is of another config or seed: choose another --out")
-        self.model.load_state_dict(checkpoint.split_by_prefix(tensors, "model"))
-        checkpoint.restore_optimizer(self.optimizer, checkpoint.split_by_prefix(tensors, "optimizer"))
-        self.generator.set_state(tensors["generator"])
-        self.log = tensors["log"].to(self.placement.device)
+        file = self.run.state_file
+        tensors, meta = checkpoint.load(file, _STATE)
+        try:
+            before = Config.from_dict(meta["config"])  # with the knobs that have come since
+        except RequestError as error:
+            raise RunError(f"{file}: {error}") from None
+        if (before, meta["seed"]) != (self.config, self.seed):
+            raise RequestError(f"{file} is of another config or seed: choose another --out")
+        try:
+            if not all(is_a(row["validation_loss"], NUMBER) for row in meta["rows"]):
+                raise ValueError("a row without a validation loss")
+            self.model.load_state_dict(checkpoint.split_by_prefix(tensors, "model"))
+            checkpoint.restore_optimizer(self.optimizer, checkpoint.split_by_prefix(tensors, "optimizer"))
+            self.generator.set_state(tensors["generator"])
+            self.log = tensors["log"].to(self.placement.device)
+        except (KeyError, TypeError, ValueError, RuntimeError, IndexError) as error:
+            why = " ".join(f"{type(error).__name__} {error}".split())
+            raise RunError(f"{file} does not fit its run ({why:.80}): remove {self.run.path} and train again") from None
         self.epoch, self.step, self.seconds = meta["epoch"], meta["step"], meta["seconds"]
         self.term_names, self.rows = meta["terms"], meta["rows"]
         self.run.write_metrics(self.rows)
@@ -285,8 +296,8 @@ class Training(Learner):
         """Evaluate the kept model exactly and write `result.json`."""
         begun = time.monotonic()
         self.callbacks.evaluate(self)
-        tensors, kept = checkpoint.load(self.run.model_file)
-        self.model.load_state_dict(tensors, strict=False)
+        tensors, kept = checkpoint.load(self.run.model_file, {"epoch": COUNT, "validation_loss": NUMBER})
+        loading.fill(self.model, tensors, self.run)
         self.model.eval()
         with self.seeded():
             measured = self.evaluator.test(self.model, self.train_split)
@@ -314,9 +325,10 @@ class Training(Learner):
         self.callbacks.end(self, result)
 
 
-def predicting_state(model: Model) -> dict[str, Tensor]:
-    """The tensors that prediction needs: all but the target encoder, running targets and the regulariser."""
-    return {n: t for n, t in model.state_dict().items() if not n.startswith(("slow.", "target.", "regulariser."))}
+_STATE = {
+    "config": TABLE, "seed": COUNT, "epoch": COUNT, "step": COUNT, "seconds": NUMBER, "terms": LIST, "rows": LIST,
+}  # fmt: skip
+"""What the metadata of a state are."""
 
 
 def predicting_parameters(model: Model) -> list[nn.Parameter]:
