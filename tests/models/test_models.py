@@ -9,8 +9,8 @@ from helpers import TASK, batch, config, gradients, images_of, model, number
 from torch.nn import functional as F
 
 from brojepa.errors import RequestError
-from brojepa.groups import SO2
-from brojepa.models import JEPA, Supervised, Task, losses
+from brojepa.groups import SO2, SO3, Cyclic, Dihedral, Product
+from brojepa.models import JEPA, Supervised, Task, action_sets, losses
 from brojepa.models.consistency import COMPARED
 from brojepa.training import optimiser as optimisation
 
@@ -462,3 +462,44 @@ def test_a_step_asks_no_tensor_for_its_value(values, monkeypatch):
     with pytest.raises(AssertionError):  # the guard works
         float(b.states[0])
     step()
+
+
+# Which actions are the same
+
+
+@pytest.mark.parametrize(
+    ("group", "train", "test"),
+    [
+        (Product((Cyclic(10), Cyclic(10))), ("1:0",), ("+1:0",)),
+        (Product((Cyclic(10), Cyclic(10))), ("1:0",), ("11:-10",)),
+        (Dihedral(4), ("r", "s"), ("r5",)),
+        (SO2(), (10,), ("10.0",)),
+        (SO2(), (10, -10), (370,)),
+        (SO2(), (10,), (-350, 20)),
+        (SO3(), ("x15",), ("x375",)),
+        (SO3(), ("x15",), ("x-345",)),
+        (Cyclic(10), (1,), ("+1",)),
+    ],
+)
+def test_an_action_in_both_sets_is_refused_however_it_is_written(group, train, test):
+    with pytest.raises(RequestError, match="zero-shot"):
+        action_sets(config(train_actions=train, test_actions=test), group)
+    with pytest.raises(RequestError, match="twice"):
+        action_sets(config(train_actions=(*train, *test)), group)
+
+
+def test_actions_that_differ_are_in_one_set_each():
+    assert action_sets(config(train_actions=(-1,), test_actions=(9, 2)), Cyclic(10)) == ((-1,), (9, 2))
+    assert action_sets(config(train_actions=(370,)), SO2(), (10.0, 20.0)) == ((370.0,), (20.0,))
+    assert action_sets(config(train_actions=("x15",), test_actions=("y15", "x-15")), SO3())
+
+
+@pytest.mark.parametrize("n", [5, 8])
+def test_walks_around_a_turntable_undo_an_action_by_its_negative(n):
+    m = model(Task(0, (1, 8, 8), (0.3,), (0.4,), Cyclic(n)), walk=3).train()
+    others = [k for k in Cyclic(n).actions if abs(k) > 1]
+    m.predict(torch.randn(2, 4, 8), torch.tensor([[1, 1, -1], [-1, 1, 1]]), walk=True)
+    assert m.zero_shot_kind(others) == "strict"
+    m.predict(torch.randn(1, 2, 8), torch.tensor([[3]]), walk=True)
+    assert m.zero_shot_kind((-3,)) == "weak"
+    assert m.zero_shot_kind((3 - n, n - 3)) == "strict"

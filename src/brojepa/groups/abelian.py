@@ -107,6 +107,14 @@ class Cyclic(Abelian):
         """The element 0..n-1 that undoes a."""
         return -a % self.n
 
+    def shared(self, some: Sequence[int], others: Sequence[int]) -> tuple[int, ...]:
+        """By number: +9 and -1 of Z_10 are two actions."""
+        return tuple(k for k in some if k in others)
+
+    def undone(self, k: Tensor) -> Tensor:
+        """-k, by number: undoing +1 is -1, and not +9."""
+        return -k
+
     def irreps(self, highest: int | None = None) -> tuple[Irrep, ...]:
         top = self.n // 2 if highest is None else min(highest, self.n // 2)
         return tuple(self._irrep((f,), line=2 * f % self.n == 0) for f in range(top + 1))

@@ -16,6 +16,8 @@ from torch import Tensor
 
 from brojepa.errors import RequestError
 
+SAME = 1e-3  # degrees up to which two elements are one: float32 tells no nearer turns of space apart
+
 Element = Any
 """An element as plain Python, what a config or a result holds: an integer, a number, or a tuple of them."""
 
@@ -138,6 +140,10 @@ class Group:
         """The element as numbers that a network can read, and that add up where that makes sense: [..., count]."""
         return a.float() if self.shape else a.float()[..., None]
 
+    def undone(self, k: Tensor) -> Tensor:
+        """The actions that training carries out where it undoes actions k: their inverses, in a cycle -k."""
+        return self.inverse(k)
+
     def bucket(self, a: Tensor) -> Tensor:
         """Index of an element in the table of actions seen in training, [...]; continuous groups are binned to 0.1
         degrees."""
@@ -189,6 +195,13 @@ class Group:
         """The plain element that a word names; ValueError if it names none."""
         raise NotImplementedError
 
+    def shared(self, some: Sequence[Element], others: Sequence[Element]) -> tuple[Element, ...]:
+        """Those of some plain elements that are among others too, however they are written: 10 and 370 degrees."""
+        if not some or not others:
+            return ()
+        apart = self.distance(self.tensor(some)[:, None], self.tensor(others)[None])
+        return tuple(k for k, same in zip(some, (apart < SAME).any(1).tolist(), strict=True) if same)
+
     def check(self, actions: Sequence[str | Element], name: str) -> tuple[Element, ...]:
         """The plain elements that words (or plain elements) name, or an error if one is repeated or names none."""
         elements = []
@@ -197,7 +210,7 @@ class Group:
                 elements.append(self.parse(self.write(word) if isinstance(word, tuple) else word))
             except (ValueError, TypeError, IndexError):
                 raise RequestError(f"{name}: {word} is no action of {self}, write them as in {self.example}") from None
-        if len(set(elements)) != len(elements):
+        if any(self.shared((k,), elements[:i]) for i, k in enumerate(elements)):
             raise RequestError(f"{name}: {','.join(map(self.write, elements))} names an action twice, list each once")
         return tuple(elements)
 

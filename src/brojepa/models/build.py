@@ -126,5 +126,14 @@ def action_sets(
     """The training and the test actions of a config: by default all that are measured and not trained on."""
     train = group.check(config.train_actions, "--train-actions")
     if config.test_actions is None:
-        return train, tuple(k for k in (group.actions if measured is None else measured) if k not in train)
-    return train, group.check(config.test_actions, "--test-actions")
+        measured = group.actions if measured is None else measured
+        seen = group.shared(measured, train)
+        return train, tuple(k for k in measured if k not in seen)
+    test = group.check(config.test_actions, "--test-actions")
+    if both := group.shared(test, train):
+        named = ",".join(map(group.write, both))
+        raise RequestError(
+            f"actions {named} are in --train-actions and --test-actions: "
+            "an action trained on cannot be zero-shot, take it out of one"
+        )
+    return train, test

@@ -145,7 +145,7 @@ class Model(nn.Module):
         if self.training:
             self.actions_used[self.group.bucket(k).flatten()] = True
             if walk:
-                self.actions_used[self.group.bucket(self.group.inverse(k)).flatten()] = True
+                self.actions_used[self.group.bucket(self.group.undone(k)).flatten()] = True
         return self.action.path(z, k) if walk else self.action.act(z, k)
 
     def objective(self, batch: Batch, progress: float = 1.0) -> dict[str, Tensor]:
