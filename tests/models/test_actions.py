@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brojepa.errors import RequestError
-from brojepa.groups import SO2, SO3, Cyclic, Dihedral, parse
+from brojepa.groups import SO2, SO3, Cyclic, Dihedral, Product, parse
 from brojepa.models.actions import (
     EMBEDDINGS,
     BlockAction,
@@ -490,3 +490,39 @@ def test_evenly_splits_the_dimensions():
     assert evenly(Cyclic(4), 14) == {"0": 6, "1": 2, "2": 4}
     assert evenly(Dihedral(4), 16) == {"A1": 3, "A2": 3, "B1": 3, "B2": 3, "E1": 2}
     assert evenly(TORUS, 16) == {"0:0": 4, "0:1": 2, "0:2": 4, "1:0": 2}
+
+
+# Far actions and other precisions
+
+
+@pytest.mark.parametrize("k", [10**6, 2**24 + 1, 10**12 + 3, -(10**6) - 7])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_far_actions_of_a_known_group_are_exact(k, dtype):
+    z = torch.randn(4, 16, dtype=dtype)
+    for rotation in (BlockRotation.multi(16, 10), BlockRotation.single(16, 10), BlockRotation.of(Cyclic(10), "8x1")):
+        near = rotation.act(z, k % 10)
+        assert torch.allclose(rotation.act(z, k), near, atol=1e-5 if dtype == torch.float32 else 1e-12)
+    torus = BlockRotation.of(Product((Cyclic(10), Cyclic(7))), "4x1:1 + 4x0:1")
+    far, near = torch.tensor([k, -k]), torch.tensor([k % 10, -k % 7])
+    assert torch.allclose(torus.act(z, far), torus.act(z, near), atol=1e-5 if dtype == torch.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("learned", [True, False])
+def test_float64_latents_are_turned_in_float64(learned):
+    rotation = BlockRotation(torch.tensor([0.3, 1.7]), learned=learned).double()
+    z = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda z: rotation.act(z, torch.tensor([1, 2, -5])), z)
+    if learned:
+        assert torch.autograd.gradcheck(lambda theta: torch.func.functional_call(rotation, {"theta": theta}, (z, 3)),
+                                        rotation.theta.detach().requires_grad_())  # fmt: skip
+    fixed = BlockRotation.multi(8, 7)
+    z = torch.randn(5, 8, dtype=torch.float64)
+    assert torch.allclose(fixed.act(fixed.act(z, 3), 4), z, rtol=0, atol=1e-14)
+    for action in (fixed, Representation(Dihedral(4), "4xE1")):
+        assert action.act(z, torch.zeros(2, dtype=torch.int64) if action is not fixed else 0).dtype == torch.float64
+
+
+@pytest.mark.parametrize("action", [BlockRotation.multi(4, 5), Representation(Cyclic(5), "2x1")])
+def test_latents_that_are_no_floats_are_refused(action):
+    with pytest.raises(RequestError, match="int64"):
+        action.act(torch.ones(2, 4, dtype=torch.int64), 1)

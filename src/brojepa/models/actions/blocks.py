@@ -5,9 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from brojepa.errors import RequestError
 from brojepa.groups import Element, Group
 from brojepa.models.actions.base import LatentAction
 from brojepa.models.actions.parts import table
+
+
+def computed_in(z: Tensor) -> torch.dtype:
+    """The precision in which latents are acted on: float64 for float64, else float32."""
+    if not z.is_floating_point():
+        raise RequestError(f"latents are {str(z.dtype).removeprefix('torch.')}, expected floats: give z.float()")
+    return torch.float64 if z.dtype == torch.float64 else torch.float32
 
 
 class BlockAction(LatentAction):
@@ -18,7 +26,7 @@ class BlockAction(LatentAction):
 
     group: Group | None
 
-    def blocks(self, k: Tensor) -> list[Tensor]:
+    def blocks(self, k: Tensor, dtype: torch.dtype = torch.float32) -> list[Tensor]:
         """What rho(k) is made of, as `move` and `inverse_blocks` take it: tensors that begin with the batch of k."""
         raise NotImplementedError
 
@@ -31,7 +39,7 @@ class BlockAction(LatentAction):
         raise NotImplementedError
 
     def act(self, z: Tensor, k: Tensor | Element) -> Tensor:
-        return self.move(z, self.blocks(torch.as_tensor(k, device=z.device)))
+        return self.move(z, self.blocks(torch.as_tensor(k, device=z.device), computed_in(z)))
 
     def matrix(self, k: Tensor | Element) -> Tensor:
         """rho(k) as a dense [dim, dim] matrix; act(z, k) == z @ matrix(k).T."""
@@ -41,7 +49,7 @@ class BlockAction(LatentAction):
     def path(self, latents: Tensor, k: Tensor) -> Tensor:
         """Map every latent of the walk back to its start by the inverse actions, average, and roll the average
         forward."""
-        blocks = self.blocks(k)
+        blocks = self.blocks(k, computed_in(latents))
         back = latents[:, -1:]
         for step in reversed(range(k.shape[1])):
             back = self.move(back, self.inverse_blocks([b[:, step, None] for b in blocks]))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from brojepa.groups import Group
-from brojepa.models.actions.blocks import BlockAction
+from brojepa.models.actions.blocks import BlockAction, computed_in
 from brojepa.models.actions.parts import Part, parts_of
 
 
@@ -37,15 +37,15 @@ class Representation(BlockAction):
         self.parts = parts_of(group, copies)
         self.dim = self.out_dim = sum(len(part.dims) for part in self.parts)
 
-    def blocks(self, k: Tensor) -> list[Tensor]:
-        """The matrix of each part, [..., irrep dim, irrep dim]."""
-        return [part.irrep.matrix(k) for part in self.parts]
+    def blocks(self, k: Tensor, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+        """The matrix of each part, [..., irrep dim, irrep dim]; float32, given in the dtype."""
+        return [part.irrep.matrix(k).to(dtype) for part in self.parts]
 
     def inverse_blocks(self, blocks: list[Tensor]) -> list[Tensor]:
         return [block.mT for block in blocks]
 
     def move(self, z: Tensor, blocks: list[Tensor]) -> Tensor:
-        parts = zip(self._split(z.float()), blocks, strict=True)
+        parts = zip(self._split(z.to(computed_in(z))), blocks, strict=True)
         return torch.cat([(copies @ matrix.mT).flatten(-2) for copies, matrix in parts], -1).to(z.dtype)
 
     def nearness(self, z: Tensor, w: Tensor, k: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from brojepa.errors import RequestError
 from brojepa.groups import Cyclic, Group, Irrep
-from brojepa.models.actions.blocks import BlockAction
+from brojepa.models.actions.blocks import BlockAction, computed_in
 from brojepa.models.actions.parts import Part, parts_of
 
 AngleRange = Literal["symmetric", "positive"]
@@ -36,7 +36,8 @@ class BlockRotation(BlockAction):
         learned: make the angles a parameter.
         group: whose frequencies the angles are, where that is known; `print` then shows them as a table.
 
-    The angles, their sines and cosines are float32 whatever the dtype of z; the result has z's dtype.
+    The angles, their sines and cosines are float32, or float64 where z is; the result has z's dtype. At fixed angles of
+    a known group any k is exact; learned angles are multiplied by k as they are, so that their rounding grows with it.
 
     >>> import torch
     >>> from brojepa import BlockRotation
@@ -60,6 +61,9 @@ class BlockRotation(BlockAction):
         self.dim = self.out_dim = dim
         self.theta = nn.Parameter(theta) if learned else nn.Buffer(theta)
         self.group = group
+        fixed = None if group is None or learned else group.periods
+        whole = None if fixed is None else torch.tensor(fixed if theta.ndim == 2 else fixed[0])
+        self.periods = None if whole is None else nn.Buffer(whole, persistent=False)
 
     @classmethod
     def single(cls, dim: int, n: int) -> BlockRotation:
@@ -104,14 +108,21 @@ class BlockRotation(BlockAction):
         u = torch.rand(1 if shared else dim // 2, *((factors,) if factors > 1 else ()), generator=generator)
         return cls(2 * math.pi * (2 * u - 1 if range == "symmetric" else u), dim, learned=True)
 
-    def turn(self, k: Tensor) -> Tensor:
-        """By how much k turns each plane: k [...], or [..., factors] for a torus -> [..., planes] radians."""
-        theta = self.theta.float()
-        return k[..., None].float() * theta if theta.ndim == 1 else k.float() @ theta.T
+    def turn(self, k: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """By how much k turns each plane: k [...], or [..., factors] for a torus -> [..., planes] radians.
 
-    def blocks(self, k: Tensor) -> list[Tensor]:
+        Where the period is known, whole turns are taken off while k is still exact."""
+        theta = self.theta.to(dtype)
+        if self.periods is not None:
+            k = k.fmod(self.periods)
+            if dtype == torch.float64:  # the angles were rounded to float32
+                whole = 2 * math.pi / self.periods.double()
+                theta = (theta / whole).round() * whole
+        return k[..., None].to(dtype) * theta if theta.ndim == 1 else k.to(dtype) @ theta.T
+
+    def blocks(self, k: Tensor, dtype: torch.dtype = torch.float32) -> list[Tensor]:
         """Cosine and sine of every plane's turn, [..., planes] each."""
-        turn = self.turn(k)
+        turn = self.turn(k, dtype)
         return [turn.cos(), turn.sin()]
 
     def inverse_blocks(self, blocks: list[Tensor]) -> list[Tensor]:
@@ -119,7 +130,7 @@ class BlockRotation(BlockAction):
 
     def move(self, z: Tensor, blocks: list[Tensor]) -> Tensor:
         cos, sin = blocks  # (x, y) -> (x cos - y sin, y cos + x sin)
-        xy = z.float().unflatten(-1, (-1, 2))
+        xy = z.to(computed_in(z)).unflatten(-1, (-1, 2))
         return (xy * cos[..., None] + xy.flip(-1) * torch.stack((-sin, sin), -1)).flatten(-2).to(z.dtype)
 
     def nearness(self, z: Tensor, w: Tensor, k: Tensor) -> Tensor:
