@@ -161,7 +161,8 @@ def brojepa_process() -> Callable[..., Outcome]:
         if prelude:
             words = ["-c", f"{prelude}\nimport sys\nfrom brojepa.cli import main\nsys.exit(main())", *words[2:]]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", **(env or {})}
-        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=environment, timeout=120)
+        command = [sys.executable, *words]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment, timeout=120)
         return Outcome(done.returncode, done.stdout, done.stderr)
 
     return run

@@ -25,6 +25,7 @@ Actions = tuple[int | str, ...]
 WORLDS = ("mnist", "emnist", "torus", "pairs", "rotation", "dihedral", "pose")
 ANGLE_STARTS = ("random", "spectral")
 ROTATIONS = ("sfr-fixed", "sfr-learned", "mfr-fixed", "mfr-learned")
+LARGEST_ANGLE = 1e3  # radians; float32 rounds what is far above to another angle
 EMBEDDINGS = ("additive", "lookup", "linear", "fourier", "hybrid")
 
 # A part is one of these names, or a path to own code: see `parts`.
@@ -199,7 +200,8 @@ class Config:
             )
         if self.angle_start not in ANGLE_STARTS and self.first_angle is None:
             raise RequestError(
-                f"--angle-start {self.angle_start!r}: expected random, spectral or a number of radians, like 0.628"
+                f"--angle-start {self.angle_start!r}: expected random, spectral or a number of radians, like 0.628, "
+                f"of at most {LARGEST_ANGLE:g}"
             )
         if not 0 <= self.warp <= 0.5:
             raise RequestError(f"--warp must be in [0, 0.5], got {self.warp}: 0.1 turns by up to about 6 degrees")
@@ -240,7 +242,7 @@ class Config:
             angle = float(self.angle_start)
         except ValueError:
             return None
-        return angle if math.isfinite(angle) else None
+        return angle if abs(angle) <= LARGEST_ANGLE else None
 
     def replace(self, **changes: Any) -> Config:
         """A copy with some knobs changed; an unknown name is an error that names the nearest."""

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import math
+import os
+import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
+
+
+def open_streams() -> None:
+    """Make stdout and stderr take whatever is printed: a screen that has no plus-minus sign shows a question mark, and
+    one that was closed nothing."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115, it stays open
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def signed(k: int) -> str:

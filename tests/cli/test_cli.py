@@ -128,6 +128,16 @@ WRONG = [  # DIGITS stands for the path of the small world
     (["data", "list", "emnist"], "EMNIST letters not found"),
     (["data", "check", "mnits"], "did you mean mnist"),
     (["data", "check", "mnist", "--data-dir", "x"], "is for emnist, not for mnist"),
+    (["data", "check", "mnist:0-99999999999"], "mnist:0-99999999999"),
+    (["data", "check", "mnist:" + "0-999998," * 3 + "1"], "states"),
+    (["train", ""], "preset"),
+    (["train", "--device", "cpu:x", "--world", "DIGITS"], "--device cpu:x"),
+    (["train", "--device", "cpu:7", "--world", "DIGITS"], "--device cpu:7"),
+    (["train", "--angle-start", "1e308"], "--angle-start '1e308'"),
+    (["train", "--angle-start", "spectral", "--action", "mfr-learned", "--train-actions", "0", "--world", "DIGITS"],
+     "moves something"),
+    (["sweep", "mnist/fast", "--grid", "lr", "1e-4", "--grid", "lr", "1e-3"], "--grid lr"),
+    (["report", ".", "--out", "."], "."),
 ]  # fmt: skip
 
 
@@ -361,3 +371,43 @@ def test_a_reader_that_has_seen_enough_is_no_error(command):
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
+
+
+# Streams
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_screen_without_plus_minus_signs_is_no_reason_to_fail(brojepa_process, trained, encoding) -> None:
+    for words in (("report", trained[0]), ("train", "--help"), ("inspect", trained[0])):
+        done = brojepa_process(*words, env={"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"})
+        assert (done.code, done.err) == (0, "")
+        assert done.out
+
+
+def test_a_run_is_finished_where_the_screen_has_ascii_only(brojepa_process, tiny, tmp_path) -> None:
+    words = ("train", "mnist/bro-mlp-mfr-fixed", "--world", tiny, "--latent", 8, "--epochs", 1, "--out", tmp_path)
+    done = brojepa_process(*words, env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    assert done.code == 0, done.err
+    assert list(tmp_path.rglob("result.json"))
+
+
+@pytest.mark.parametrize(("redirected", "code"), [(">&-", 0), (">&- 2>&-", 0), ("> /dev/full", 1)])
+def test_output_that_is_closed_or_full_ends_in_order(trained, redirected: str, code: int) -> None:
+    if "full" in redirected and not Path("/dev/full").exists():
+        pytest.skip("no /dev/full")
+    command = f"{sys.executable} -m brojepa report {trained[0]} {redirected}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    assert "unexpected" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    assert len(done.stderr.splitlines()) == code
+
+
+@pytest.mark.parametrize("command", [["infer"], ["plan", "--allowed=+1"]])
+def test_actions_of_a_classifier_of_pixels_cannot_be_inferred(cli: Cli, tiny, tmp_path: Path, command) -> None:
+    words = ("--world", tiny, "--latent", 8, "--epochs", 1, "--quiet", "--out", tmp_path / "out")
+    assert cli("train", "mnist/supervised-mlp", *words).code == 0
+    (result,) = (tmp_path / "out").rglob("result.json")
+    np.save(tmp_path / "a.npy", np.zeros((8, 8), np.uint8))
+    images = (tmp_path / "a.npy", tmp_path / "a.npy")
+    assert "latent" in one_line(cli(command[0], result.parent, *images, *command[1:]), 2)

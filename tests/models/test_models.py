@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -503,3 +506,28 @@ def test_walks_around_a_turntable_undo_an_action_by_its_negative(n):
     m.predict(torch.randn(1, 2, 8), torch.tensor([[3]]), walk=True)
     assert m.zero_shot_kind((-3,)) == "weak"
     assert m.zero_shot_kind((3 - n, n - 3)) == "strict"
+
+
+# Copies and gradients
+
+
+@pytest.mark.parametrize("values", [*JEPAS.values(), {"method": "supervised", "action": "mfr-learned"}])
+def test_models_can_be_pickled_and_copied(values):
+    m = model(**values).train()
+    b = batch_for(m)
+    for other in (pickle.loads(pickle.dumps(m)), copy.deepcopy(m)):
+        assert torch.equal(other.objective(b)["loss"], m.objective(b)["loss"])
+        other.after_step()
+
+
+def test_encode_carries_a_gradient_in_training_only():
+    images = images_of(TASK, 300, torch.Generator().manual_seed(0))
+    m = model()
+    assert m.train().encode(images).requires_grad
+    z = m.eval().encode(images)
+    assert not z.requires_grad
+    assert m.embed(m.encoder, images).requires_grad
+    assert torch.allclose(m.embed(m.encoder, images), z, atol=1e-5)
+    z.requires_grad_()
+    m.act(z, 1).sum().backward()
+    assert z.grad is not None, "the action is differentiable at any time"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brojepa.config import Config
-from brojepa.errors import RunError
+from brojepa.errors import RequestError, RunError
 from brojepa.groups import Cyclic
 from brojepa.models import Task, spectral
 from brojepa.models.build import build
@@ -114,3 +114,18 @@ def test_an_angle_start_that_is_no_start(cli, start):
     answer = cli("train", "--angle-start", start)
     assert (answer.code, answer.err.count("\n")) == (2, 1)
     assert f"--angle-start {start!r}: expected random, spectral or a number of radians" in answer.err
+
+
+def test_actions_of_0_are_passed_over_and_too_few_images_refused():
+    split = Split(torch.randint(256, (12, 1, 8, 8), dtype=torch.uint8), torch.arange(12) % 3)
+    with pytest.raises(RequestError, match="images"):
+        spectral.starting_angles(LabelledTransitions(split, Cyclic(3), (1,)), 4, torch.Generator())
+    with pytest.raises(RequestError, match="0"):
+        spectral.starting_angles(LabelledTransitions(split, Cyclic(3), (0,)), 4, torch.Generator())
+    test = open_world("mnist").test
+    some = Split(test.images[:2000], test.states[:2000])
+    with_0, without = (
+        spectral.starting_angles(LabelledTransitions(some, Cyclic(10), actions), 4, torch.Generator().manual_seed(0))
+        for actions in ((0, 1), (1,))
+    )
+    assert torch.equal(with_0, without)

@@ -64,7 +64,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         body = server.content[start:]
         self.send_response(206 if asked and server.ranges else 200)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", getattr(server, "length", None) or str(len(body)))
         self.end_headers()
         body = body[: server.cut_after]
         server.sent.append(len(body))
@@ -265,3 +265,21 @@ def test_only_emnist_is_fetched(cli: Callable[..., Outcome], world: list[str]) -
     done = cli("data", "fetch", *world)
     assert (done.code, done.out) == (2, "")
     assert re.fullmatch(r"brojepa: error: .*data fetch emnist.*\n", done.err)
+
+
+@pytest.mark.parametrize("length", ["many", "-5", "1e3", "9" * 5000, "²"])
+def test_a_length_that_is_none_is_not_needed(server: Server, archive: bytes, tmp_path: Path, length: str) -> None:
+    server.length = length  # type: ignore[attr-defined]
+    told: list[int | None] = []
+    fetch_emnist(tmp_path, url=server.url, md5=md5(archive), progress=lambda have, total: told.append(total))
+    assert names(tmp_path) == sorted(FILES)
+    assert set(told) == {None}
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://host:port/x", "https://a b/c", "http://", "", "ftp://x"])
+def test_an_address_that_is_none_is_one_line(cli: Callable[..., Outcome], tmp_path: Path, url: str) -> None:
+    done = cli("data", "fetch", "emnist", "--url", url, "--data-dir", tmp_path)
+    assert done.code in (1, 2)
+    assert len(done.err.splitlines()) == 1
+    assert "unexpected" not in done.err
+    assert url in done.err

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from brojepa.errors import RequestError
-from brojepa.worlds import idx
+from brojepa.worlds import World, idx
 
 ARRAY = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
 WHOLE = b"\0\0\x08\x03" + struct.pack(">3I", 2, 3, 4) + bytes(range(24))
@@ -130,3 +130,30 @@ def test_what_cannot_be_opened_is_refused(place: Path, kind: str) -> None:
     if kind == "directory":
         path.mkdir()
     assert "cannot read" in refusal(path)
+
+
+def test_a_small_file_that_unpacks_to_a_large_one_is_read_no_further_than_its_header_says(tmp_path, monkeypatch):
+    """500 MB of zeros behind a header that says four bytes."""
+    path, read = tmp_path / "bomb.gz", []
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(b"\0\0\x08\x01" + struct.pack(">I", 4))
+        for _ in range(50):
+            file.write(bytes(10_000_000))
+    inner = gzip.GzipFile.read
+
+    def counted(self, size=-1):
+        assert size >= 0, "all of it was asked for"
+        read.append(len(found := inner(self, size)))
+        return found
+
+    monkeypatch.setattr(gzip.GzipFile, "read", counted)
+    with pytest.raises(RequestError, match="too long"):
+        idx.read(path)
+    assert sum(read) < 100
+
+
+@pytest.mark.parametrize("shape", [(4, 0, 8), (4, 8, 0), (4, 8, 8, 0)])
+def test_images_of_no_size_are_refused(shape):
+    images, labels = np.zeros(shape, np.uint8), np.array([0, 1, 0, 1])
+    with pytest.raises(RequestError, match="no pixels"):
+        World.from_arrays("flat", (images, labels), (images, labels))

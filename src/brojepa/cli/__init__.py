@@ -6,6 +6,7 @@ error is one line on stderr; `--debug` shows the traceback.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -19,18 +20,20 @@ from brojepa.cli.sweep import sweep
 from brojepa.cli.train import evaluate, train
 from brojepa.errors import BrojepaError, Interrupted, unknown
 from brojepa.presets import RECOMMENDED
+from brojepa.text import open_streams
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in argv
     argv = [a for a in argv if a != "--debug"]
+    open_streams()
     try:
         code = _dispatch(argv)
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # as in `brojepa report | head`: who reads has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 141
     except BrojepaError as error:
         if debug:
@@ -41,11 +44,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _complain("interrupted; the same command goes on from the last checkpoint")
         return 130
+    except OSError as error:  # the machine: a full disk behind the screen's output, a file that went away
+        if debug:
+            raise
+        _drop_output()
+        _complain(f"error: {error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
+        return 1
     except Exception as error:  # a bug, or the machine: still one line unless --debug
         if debug:
             raise
         _complain(f"unexpected error: {type(error).__name__}: {error}; repeat with --debug for the traceback")
         return 1
+
+
+def _drop_output() -> None:
+    """What was printed and could not be written goes nowhere; Python would try again at its end."""
+    with contextlib.suppress(OSError, ValueError):  # where stdout is no file, nothing is tried
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(text: str) -> None:

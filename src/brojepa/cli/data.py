@@ -119,7 +119,7 @@ def _fetch(args: argparse.Namespace) -> int:
             share = f"{have / total:.0%} of {total / 1e6:,.0f} MB" if total else f"{have / 1e6:,.0f} MB"
             print(f"\r\x1b[K{share}", end="", file=sys.stderr, flush=True)
 
-    world = fetch_emnist(search_path(args.data_dir)[0], url=args.url or URL, progress=progress)
+    world = fetch_emnist(search_path(args.data_dir)[0], url=URL if args.url is None else args.url, progress=progress)
     if live:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     images = f"{len(world.train):,} training and {len(world.test):,} test images"

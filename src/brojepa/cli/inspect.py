@@ -114,6 +114,8 @@ def _states(run: str, model: Model, z: Tensor) -> list[str | None]:
     """The names of the states that latents [count, dim] show; None where the world has no labels."""
     if model.classifier is None:
         return [None] * len(z)
+    if z.shape[-1] != model.classifier.in_features:  # it reads what the action makes of latents, not these
+        return [None] * len(z)
     names = _names(run)
     return [names[y] for y in model.classify(z).tolist()]
 

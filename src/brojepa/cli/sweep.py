@@ -48,7 +48,7 @@ def sweep(argv: list[str]) -> int:
 
     jobs = plan(
         args.what, integers("--seeds", args.seeds), args.out,
-        changes=given_knobs(args), grid=dict(_grid(words) for words in args.grid),
+        changes=given_knobs(args), grid=_grids(args.grid),
         data_dir=args.data_dir, device=args.device,
     )  # fmt: skip
     if args.dry_run:
@@ -68,6 +68,16 @@ def at_once(jobs: str | None, gpus: int = 0) -> int:
     if workers < 1:
         raise RequestError(f"--jobs must be at least 1, got {jobs}")
     return workers
+
+
+def _grids(given: list[list[str]]) -> dict[str, list[Any]]:
+    grid: dict[str, list[Any]] = {}
+    for words in given:
+        name, values = _grid(words)
+        if name in grid:
+            raise RequestError(f"--grid {words[0]} is given twice: name all its values once")
+        grid[name] = values
+    return grid
 
 
 def _grid(words: list[str]) -> tuple[str, list[Any]]:

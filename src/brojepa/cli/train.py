@@ -29,7 +29,7 @@ def train(argv: list[str]) -> int:
     args = parser.parse(join_negative(argv))
 
     given = given_knobs(args)
-    name = args.preset or recommended(given.get("world", "mnist"))
+    name = recommended(given.get("world", "mnist")) if args.preset is None else args.preset
     config = preset(name).replace(**given)
     seed = one_seed(args.seed)
 

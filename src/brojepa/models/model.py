@@ -89,7 +89,10 @@ class Model(nn.Module):
         return self.pixel_mean.device
 
     def encode(self, images: Tensor | np.ndarray) -> Tensor:
-        """Images, uint8 (or 0 to 255), [count, h, w] or [count, c, h, w] -> latents [count, dim]."""
+        """Images, uint8 (or 0 to 255), [count, h, w] or [count, c, h, w] -> latents [count, dim].
+
+        In eval mode, as `load` gives a model, latents carry no gradient; `embed` gives ones that do.
+        """
         if isinstance(images, np.ndarray) and not images.flags.writeable:
             images = images.copy()  # torch warns of arrays that it could not write to
         images = torch.as_tensor(images)
@@ -98,7 +101,8 @@ class Model(nn.Module):
         if images.ndim != 4 or tuple(images.shape[1:]) != self.task.shape:
             given, wanted = ("x".join(map(str, s)) for s in (images.shape[1:], self.task.shape))
             raise RequestError(f"images are {given}, this model reads {wanted} (channels x height x width)")
-        return self._in_chunks(self.encoder, images)
+        with torch.set_grad_enabled(self.training and torch.is_grad_enabled()):
+            return self._in_chunks(self.encoder, images)
 
     def act(self, z: Tensor, k: Tensor | Element) -> Tensor:
         """Latents [..., dim] after action k, an element of the group or a tensor of them that broadcasts to [...]."""

@@ -14,11 +14,12 @@ import math
 import torch
 from torch import Tensor
 
-from brojepa.errors import RunError
+from brojepa.errors import RequestError, RunError
 from brojepa.worlds import LabelledTransitions
 
 PAIRS = 100_000  # drawn, at least
 WIDTH = 1024  # random features, at most one to every 8 images
+LEAST = 16  # images, for two features
 RIDGE = 1e-3  # of the features' mean variance
 CLEAR = 2.0  # an eigenvalue counts if it is this many times the largest that shuffled pairs give
 
@@ -56,7 +57,13 @@ def starting_angles(transitions: LabelledTransitions, count: int, generator: tor
     The lowest comes first because every other is a multiple of it: one plane that turns by it already tells all
     states apart, which one that turns by twice as much may not.
     """
-    k = min(transitions.actions.tolist(), key=lambda k: (abs(k), -k))
+    moving = [k for k in transitions.actions.tolist() if k]
+    if not moving:
+        raise RequestError("--angle-start spectral needs a training action that moves something, not 0: use random")
+    if len(transitions.split) < LEAST:
+        count = len(transitions.split)
+        raise RequestError(f"--angle-start spectral needs {LEAST} training images or more, got {count}: use random")
+    k = min(moving, key=lambda k: (abs(k), -k))
     images, single = transitions.split.images, LabelledTransitions(transitions.split, transitions.group, (k,))
     f = features(images, min(WIDTH, len(images) // 8), generator)
     reached, draws = torch.zeros_like(f), math.ceil(PAIRS / len(images))

@@ -28,14 +28,14 @@ class EMAEncoder(nn.Module):
     def __init__(self, encoder: nn.Module, decay: float) -> None:
         super().__init__()
         self.net = copy.deepcopy(encoder).requires_grad_(False)
-        self.decay, self.average = decay, get_ema_multi_avg_fn(decay)
+        self.decay = decay
 
     @torch.no_grad()
     def follow(self, encoder: nn.Module) -> None:
         slow, fast = ([*net.parameters(), *net.buffers()] for net in (self.net, encoder))
         averaged, current = ([t for t in tensors if t.is_floating_point()] for tensors in (slow, fast))
         if averaged:  # an encoder may have nothing to learn
-            self.average(averaged, current, None)
+            get_ema_multi_avg_fn(self.decay)(averaged, current, None)
         for follower, leader in zip(slow, fast, strict=True):
             if not follower.is_floating_point():  # batch norm's count of batches
                 follower.copy_(leader)

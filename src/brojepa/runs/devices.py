@@ -45,7 +45,9 @@ def choose_device(name: str = "auto") -> torch.device:
         available.insert(0, "cuda")
     if name == "auto":
         return torch.device(available[0])
-    if name.split(":")[0] not in available:
+    kind, colon, number = name.partition(":")
+    count = torch.cuda.device_count() if kind == "cuda" else 1
+    if kind not in available or (colon and not (number.isascii() and number.isdigit() and int(number) < count)):
         raise RequestError(f"--device {name} is not available here: choose auto or {' or '.join(available)}")
     return torch.device(name)
 

@@ -24,6 +24,7 @@ import torch
 from brojepa import parts
 from brojepa.errors import BrojepaError
 from brojepa.sweep.jobs import LOG, TRIES, Job, Status, cores, describe
+from brojepa.text import open_streams
 from brojepa.training import train
 from brojepa.training.display import LiveTable
 from brojepa.worlds import open_world
@@ -190,6 +191,7 @@ def _work(job: Job, threads: int, environment: dict[str, str]) -> None:
     for stream in (1, 2):
         os.dup2(log, stream)
     os.close(log)
+    open_streams()
     torch.set_num_threads(threads)
     try:
         train(

@@ -15,6 +15,8 @@ from brojepa.worlds.batches import Split
 from brojepa.worlds.poses import PoseWorld
 from brojepa.worlds.world import World, pixel_statistics
 
+MOST = 1_000_000  # states that a name may list: more than any world has images for
+
 Open = Callable[[str], World]
 """Opens a world by name."""
 
@@ -31,7 +33,9 @@ def states_of(name: str) -> list[int]:
     for part in name.partition(":")[2].split(","):
         ends = [_state(end.strip()) for end in part.split("-")]
         if len(ends) > 2 or None in ends:
-            raise RequestError(f"world {name}: write states as in 0-6, a-m or 1,3,5")
+            raise RequestError(f"world {name:.60}: write states as in 0-6, a-m or 1,3,5")
+        if ends[-1] - ends[0] + len(found) >= MOST:  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+            raise RequestError(f"world {name:.60}: names {MOST:,} states or more, name those that there are")
         found += range(ends[0], ends[-1] + 1)  # pyright: ignore[reportOperatorIssue, reportArgumentType, reportOptionalOperand]
     return found
 

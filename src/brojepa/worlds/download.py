@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import re
 import shutil
 import urllib.error
 import urllib.request
@@ -40,6 +41,8 @@ def fetch_emnist(
         archive.unlink()
     except urllib.error.URLError as error:
         raise RunError(f"cannot download {url} ({error.reason}): {by_hand(directory)}") from None
+    except (ValueError, http.client.InvalidURL) as error:  # urllib reads the address piece by piece
+        raise RequestError(f"--url {url!r}: {error}; expected an address like {URL}") from None
     except (OSError, http.client.HTTPException, zipfile.BadZipFile) as error:
         why = f"fetching EMNIST into {directory} failed ({str(error).strip()})"
         raise RunError(f"{why}: repeat to go on, or {by_hand(directory)}") from None
@@ -63,7 +66,7 @@ def _download(url: str, archive: Path, progress: Progress) -> None:
     with response, archive.open("ab" if response.status == 206 else "wb") as file:
         have = file.tell()
         length = response.headers.get("Content-Length")
-        total = have + int(length) if length else None
+        total = have + int(length) if re.fullmatch(r"[0-9]{1,18}", length or "") else None
         while piece := response.read(PIECE):
             file.write(piece)
             have += len(piece)

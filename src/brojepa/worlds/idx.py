@@ -12,32 +12,46 @@ import math
 import struct
 import zlib
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from brojepa.errors import RequestError
 
+PIECE = 1 << 20  # bytes read at once
+
 
 def read(path: Path) -> tuple[np.ndarray, str]:
     """The array in an IDX file and the sha256 of its unpacked bytes."""
     try:
-        raw = path.read_bytes()
-        if raw[:2] == b"\x1f\x8b":
-            raw = gzip.decompress(raw)
+        with path.open("rb") as file:
+            packed = file.peek(2)[:2] == b"\x1f\x8b"
+            with gzip.GzipFile(fileobj=file) if packed else file as stream:
+                return _read(path, stream)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise RequestError(f"{path} is a damaged gzip file ({error}): get it again") from None
     except OSError as error:
         raise RequestError(f"cannot read {path}: {error.strerror}") from None
-    if len(raw) < 4 or raw[:3] != b"\x00\x00\x08" or not 1 <= raw[3] <= 4 or len(raw) < 4 + 4 * raw[3]:
-        raise RequestError(f"{path} is not an IDX file of bytes (it starts with {raw[:4].hex() or 'nothing'})")
-    sizes = struct.unpack(f">{raw[3]}I", raw[4 : 4 + 4 * raw[3]])
-    data = np.frombuffer(raw, np.uint8, offset=4 + 4 * raw[3])
-    if len(data) != math.prod(sizes):
-        what = "truncated" if len(data) < math.prod(sizes) else "too long"
+
+
+def _read(path: Path, stream: gzip.GzipFile | BinaryIO) -> tuple[np.ndarray, str]:
+    """The header first, then no more than it says and one byte: a small file may unpack to a very large one."""
+    head = stream.read(4)
+    rest = stream.read(4 * head[3]) if len(head) == 4 and 1 <= head[3] <= 4 else b""
+    if head[:3] != b"\x00\x00\x08" or not rest or len(rest) < 4 * head[3]:
+        raise RequestError(f"{path} is not an IDX file of bytes (it starts with {head.hex() or 'nothing'})")
+    sizes = struct.unpack(f">{head[3]}I", rest)
+    wanted, data = math.prod(sizes), bytearray()
+    while len(data) <= wanted and (piece := stream.read(min(PIECE, wanted + 1 - len(data)))):
+        data += piece
+    if len(data) != wanted:
+        what, held = ("truncated", str(len(data))) if len(data) < wanted else ("too long", "more")
         raise RequestError(
-            f"{path} is {what}: its header says {' x '.join(map(str, sizes))}, it holds {len(data)} bytes; get it again"
+            f"{path} is {what}: its header says {' x '.join(map(str, sizes))}, it holds {held} bytes; get it again"
         )
-    return data.reshape(sizes), hashlib.sha256(raw).hexdigest()
+    digest = hashlib.sha256(head + rest)
+    digest.update(data)
+    return np.frombuffer(data, np.uint8).reshape(sizes), digest.hexdigest()
 
 
 def write(path: Path, array: np.ndarray) -> None:

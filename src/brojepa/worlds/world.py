@@ -131,6 +131,8 @@ def _check_arrays(where: str, images: np.ndarray, labels: np.ndarray) -> None:
         raise RequestError(
             f"{where}: images have {images.ndim} dimensions and labels {labels.ndim}, need 3 or 4 and 1{hint}"
         )
+    if 0 in images.shape[1:]:
+        raise RequestError(f"{where}: images of {' x '.join(map(str, images.shape[1:]))} have no pixels")
     if len(images) != len(labels):
         raise RequestError(f"{where}: {len(images)} images but {len(labels)} labels, files of different splits?")
     if images.dtype != np.uint8 or labels.dtype.kind not in "iu":
