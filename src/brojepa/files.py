@@ -109,6 +109,16 @@ def wrong_value(value: Any, kinds: Kinds) -> str:
     return ""
 
 
+def is_grid(value: Any) -> bool:
+    """Whether a value from JSON is a list of numbers, or of equally long lists of them; none is empty."""
+    if not isinstance(value, list) or not value:
+        return False
+    rows = value if isinstance(value[0], list) else [value]
+    return all(
+        isinstance(row, list) and 0 < len(row) == len(rows[0]) and all(is_a(v, NUMBER) for v in row) for row in rows
+    )
+
+
 def is_a(value: Any, allowed: tuple[type, ...]) -> bool:
     """Whether a value from JSON is of a kind: true is no number, and a number is finite."""
     finite = not isinstance(value, float) or math.isfinite(value)

@@ -18,7 +18,8 @@ import pytest
 import torch
 from conftest import SMALL, Cli, Outcome, files, largest_file, one_line, truncate, write_world
 
-from brojepa.runs import checkpoint
+from brojepa.errors import RunError
+from brojepa.runs import Run, checkpoint
 from brojepa.worlds import idx
 from brojepa.worlds.sources import MNIST
 
@@ -339,6 +340,29 @@ def test_a_state_whose_metadata_cannot_be_is_one_line(
     assert str(file) in one_line(train_again("--quiet"), 1)
     checkpoint.save(file, {n: t for n, t in tensors.items() if n != "generator"}, meta)
     assert "generator" in one_line(train_again("--quiet"), 1)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("metrics", {"seen": "high"}), ("metrics", []), ("per_action", {"+1": "x"}), ("angles", ["x"]), ("angles", []),
+        ("angles", [[1], [1, 2]]), ("by_state", []), ("by_state", {"accuracy": [["x"]]}), ("seconds", "long"),
+        ("zero_shot_kind", 1),
+    ],
+)  # fmt: skip
+def test_a_result_that_cannot_be_is_one_line(cli: Cli, run: Path, key: str, value: Any) -> None:
+    result = json.loads((run / "result.json").read_text())
+    (run / "result.json").write_text(json.dumps({**result, key: value}))
+    for command in ("eval", "report"):
+        assert str(run / "result.json") in one_line(cli(command, run), 1)
+
+
+@pytest.mark.parametrize("line", ["[]", '{"angles": [[1], [1, 2]]}', '{"loss": "low"}', '{"epoch": 1.5}', "{"])
+def test_epochs_that_cannot_be_are_one_line(run: Path, line: str) -> None:
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write(line)
+    with pytest.raises(RunError, match=re.escape(str(run / "metrics.jsonl"))):
+        _ = Run(run).metrics
 
 
 @pytest.mark.parametrize("content", ["[]", '{"starts": 3}', '{"precision": 16}'])

@@ -129,8 +129,8 @@ def _names(run: str) -> list[str]:
     from brojepa.runs import Run
     from brojepa.worlds.pictures import state_names
 
-    header = Run(Path(run)).header
-    return state_names(header["config"]["world"], header["world"]["states"])
+    described = Run(Path(run))
+    return state_names(described.config.world, described.header["world"]["states"])
 
 
 def _print_images(args: argparse.Namespace, shown: list[str | None]) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from brojepa.errors import RunError
 from brojepa.figures import curves, style
 from brojepa.figures.sources import Source
 
@@ -15,6 +16,8 @@ from brojepa.figures.sources import Source
 def collect(sources: dict[str, Source]) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for role, source in sources.items():
+        if not source.metrics or any("angles" not in row for row in source.metrics):
+            raise RunError(f"{source.run.metrics_file} lacks the angles of an epoch: train the run again")
         angles = np.array([row["angles"] for row in source.metrics], np.float32)
         shared = bool((angles == angles[:, :1]).all())
         data |= {**curves.collect(role, source), f"{role}.angles": angles[:, :1] if shared else angles}

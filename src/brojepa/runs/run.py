@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from brojepa import files
 from brojepa.config import Config, world_code, world_folder
 from brojepa.errors import RequestError, RunError
-from brojepa.files import COUNT, LIST, NONE, NUMBER, TABLE, TEXT
+from brojepa.files import COUNT, LIST, NONE, NUMBER, TABLE, TEXT, is_grid
 from brojepa.presets import PRESETS
 
 
@@ -73,7 +73,13 @@ class Run:
             raise RunError(f"{self.path} has no result.json: the run is not finished, train it to the end first")
         result = files.read_json(self.result_file)
         wrong = _wrong(result, ("metrics",), _RESULT)
-        wrong = wrong or files.wrong_value(result["metrics"], dict.fromkeys(result["metrics"], NUMBER + NONE))
+        for part in ("metrics", "per_action"):
+            values = {} if wrong else result.get(part, {})
+            wrong = wrong or files.wrong_value(values, dict.fromkeys(values, NUMBER + NONE))
+        table = {} if wrong else result.get("by_state", {})
+        wrong = wrong or files.wrong_value(table, {"actions": LIST, "accuracy": LIST})
+        grids = {"angles": result.get("angles"), "accuracy": table.get("accuracy")} if not wrong else {}
+        wrong = wrong or next((f"{k} is {v!r:.60}" for k, v in grids.items() if v is not None and not is_grid(v)), "")
         if wrong:
             raise RunError(f"{self.result_file} is not a run's result ({wrong}): remove it and train again")
         return result
@@ -126,6 +132,8 @@ class Run:
                 rows.append(json.loads(line))
                 if wrong := _wrong(rows[-1], (), _ROW):
                     raise ValueError(f"line {number}: {wrong}")
+                if "angles" in rows[-1] and not is_grid(rows[-1]["angles"]):
+                    raise ValueError(f"line {number}: angles is {rows[-1]['angles']!r:.60}")
         except OSError as error:
             raise RunError(f"cannot read {self.metrics_file}: {error.strerror}") from None
         except (ValueError, RecursionError) as error:
