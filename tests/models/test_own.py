@@ -63,7 +63,7 @@ ENCODERS = {
         class Mine(nn.Module):
             def __init__(self, shape, dim):
                 super().__init__()
-                self.a, self.b, self.c = nn.Conv2d(shape[0], 8, 3, 2), nn.Conv2d(8, 8, 3), nn.Linear(8, dim)
+                self.a, self.b, self.c = nn.Conv2d(shape[0], 8, 3), nn.Conv2d(8, 8, 3), nn.Linear(128, dim)
             def forward(self, x):
                 return self.c(self.b(self.a(x)).view(len(x), -1))
         """,
