@@ -34,7 +34,7 @@ def sweep(argv: list[str]) -> int:
     )  # fmt: skip
     many.add_argument("--jobs", metavar="INT", help="runs at once; default one for each core, at most 4")
     many.add_argument("--gpus", metavar="INTS", help="such as 0-3: shared out, one to a run; then --jobs is as many")
-    many.add_argument("--slurm", nargs="?", const="", metavar="KEY=VALUE,...", help="on Slurm: see docs/slurm.md")
+    many.add_argument("--slurm", nargs="?", const="", metavar="KEY=VALUE,...", help="on Slurm: see docs/cluster.md")
     many.add_argument("--out", default="runs", metavar="DIR", help="where run directories go; default runs")
     many.add_argument("--data-dir", metavar="DIR", help="where EMNIST is; default BROJEPA_DATA, then the cache")
     many.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
