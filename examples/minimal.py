@@ -48,7 +48,7 @@ def jepa_loss(z: Tensor, predicted: Tensor, target: Tensor) -> Tensor:
 
 
 def main(images: int | None = None, epochs: int = 3, seed: int = 0) -> dict[int, float]:
-    """Train on the first so many images (all by default); the accuracy on the test images after each action."""
+    """Train on the first `images` images (all by default); the accuracy on the test images after each action."""
     torch.manual_seed(seed)
     world = brojepa.open_world("mnist")
     x = (world.train.images[:images].float() / 255 - 0.13) / 0.31

@@ -106,8 +106,9 @@ class Run:
 
     @property
     def config(self) -> Config:
+        values = self.header["config"]
         try:
-            return Config.from_dict(self.header["config"])
+            return Config.from_dict(values)
         except RequestError as error:
             raise RunError(f"{self.config_file}: {error}") from None
 
