@@ -24,6 +24,7 @@ from brojepa.text import signed
 Actions = tuple[int | str, ...]
 WORLDS = ("mnist", "emnist", "torus", "pairs", "rotation", "dihedral", "pose")
 ANGLE_STARTS = ("random", "spectral")
+LARGEST = 4096  # pixels, a side of an image that is resized
 ROTATIONS = ("sfr-fixed", "sfr-learned", "mfr-fixed", "mfr-learned")
 LARGEST_ANGLE = 1e3  # radians; float32 rounds what is far above to another angle
 EMBEDDINGS = ("additive", "lookup", "linear", "fourier", "hybrid")
@@ -83,6 +84,21 @@ def _folder(name: str) -> str:
     return name if name.strip(". ") else "world"
 
 
+def parse_size(size: str | int) -> tuple[int, int] | None:
+    """Height and width that a size names, N or HxW; None for an empty one.
+
+    >>> parse_size("32x48")
+    (32, 48)
+    """
+    if size == "":
+        return None
+    form = re.fullmatch(r"(\d{1,5})(?:x(\d{1,5}))?", str(size).strip())
+    height, width = (int(form[1]), int(form[2] or form[1])) if form else (0, 0)
+    if not 1 <= height <= LARGEST or not 1 <= width <= LARGEST:
+        raise RequestError(f"--size {size!r}: expected N or HxW in pixels, up to {LARGEST}, as in 28 or 32x48")
+    return height, width
+
+
 def knob(default: Any, help: str, group: str | None = None, formerly: str | None = None) -> Any:
     """A field with its help text; `group` begins a group of flags, `formerly` is a name that still works."""
     return field(default=default, metadata={"help": help, "group": group, "formerly": formerly})
@@ -95,9 +111,10 @@ class Config:
     world: str = knob(
         "mnist",
         "mnist, emnist, some of their states as in mnist:0-6, torus, pairs, rotation, dihedral, pose, a path to your "
-        "own images (a directory of IDX files or an .npz), or own code",
+        "own images (a directory with a sub-folder of images per state or of IDX files, or an .npz), or own code",
         "world",
     )
+    size: str = knob("", "resize the images of a folder: N or HxW, height and width in pixels; default: as they are")
     train_actions: Actions = knob((-1, 1), "actions trained on, as the world's group writes them: -1,1 or 1:0,0:1")
     test_actions: Actions | None = knob(None, "actions held out for zero-shot; default: all others but 0")
     validation: int = knob(5000, "training images held out for validation, at most a fifth of them")
@@ -177,6 +194,8 @@ class Config:
     )
 
     def __post_init__(self) -> None:
+        if sides := parse_size(self.size):  # 28, "28" and "28x28" are one config
+            object.__setattr__(self, "size", str(sides[0]) if sides[0] == sides[1] else f"{sides[0]}x{sides[1]}")
         for f in dataclasses.fields(self):
             object.__setattr__(self, f.name, _typed(f.name, getattr(self, f.name)))
         for name in ("width", "latent", "epochs", "batch_size", "validation", "walk"):

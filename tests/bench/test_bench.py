@@ -251,7 +251,7 @@ def test_a_stepper_is_the_loop(tmp_path):
     mine.advance(mine.steps)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("brojepa.training.Training", Loop)
-        patch.setattr("brojepa.training.open_world", lambda *_: world)
+        patch.setattr("brojepa.training.open_world", lambda *_, **__: world)
         train(config, out=tmp_path, device="cpu")
     assert end.keys() == mine.model.state_dict().keys()
     assert all(torch.equal(tensor, end[name]) for name, tensor in mine.model.state_dict().items())

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from brojepa.cli.parser import Parser, join_negative, one_seed, picture_file
-from brojepa.config import WORLDS, world_folder
+from brojepa.config import WORLDS, absolute_world, world_folder
 from brojepa.errors import MissingData, RequestError, unknown
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def data(argv: list[str]) -> int:
     parser.add_argument(
         "--data-dir", metavar="DIR", help="where EMNIST is or goes; default BROJEPA_DATA, then the cache"
     )
+    parser.add_argument("--size", default="", help="a folder of images: resize them to N or HxW")
     parser.add_argument("--url", help="fetch the EMNIST archive from a mirror")
     parser.add_argument("--out", metavar="FILE", help="show: the picture, .png or .svg; default WORLD.png")
     parser.add_argument("--actions", metavar="K,K,...", help="show: these actions; default the trained and a few more")
@@ -41,11 +42,13 @@ def data(argv: list[str]) -> int:
 
 def _list(args: argparse.Namespace) -> int:
     from brojepa.worlds import open_world
+    from brojepa.worlds.pictures import cycle_line
 
     damaged = None
     for name in [args.world] if args.world else FILES:
         try:
-            world = open_world(name, args.data_dir if args.world or name == "emnist" else None)
+            data_dir = args.data_dir if args.world or name == "emnist" else None
+            world = open_world(name, data_dir, size=args.size if args.world else "")
         except RequestError as error:
             if args.world:
                 raise
@@ -53,6 +56,10 @@ def _list(args: argparse.Namespace) -> int:
             damaged = damaged if isinstance(error, MissingData) else error
             continue
         print(_line(world) + (_sums(world.source.get("sha256")) if args.what == "check" else ""))
+        if world.plain and "names" in world.source:
+            print(cycle_line(world.source["names"]))
+        for note in world.notes:
+            print(f"note: {note}")
     if not args.world:
         print(f"{', '.join(WORLDS[len(FILES) :])}: made when they are opened, nothing to download")
     if damaged and args.what == "check":
@@ -82,13 +89,13 @@ def _show(args: argparse.Namespace) -> int:
     if not args.world:
         raise RequestError("show which world? Name one, as in 'brojepa data show torus'")
     seed = one_seed(args.seed or "0")
-    file = picture_file("--out", args.out or f"{world_folder(args.world)}.png")
+    file = picture_file("--out", args.out or f"{world_folder(absolute_world(args.world))}.png")
 
     from brojepa.figures.world import others, picture, trained_on
     from brojepa.files import write_atomically
     from brojepa.worlds import open_world
 
-    world = open_world(args.world, args.data_dir)
+    world = open_world(args.world, args.data_dir, size=args.size)
     trained = trained_on(args.world, world.group)
     actions = (*trained, *others(world, trained, seed))
     if args.actions is not None:

@@ -130,7 +130,8 @@ def _names(run: str) -> list[str]:
     from brojepa.worlds.pictures import state_names
 
     described = Run(Path(run))
-    return state_names(described.config.world, described.header["world"]["states"])
+    facts = described.header["world"]
+    return state_names(described.config.world, facts["states"], facts.get("names"))
 
 
 def _print_images(args: argparse.Namespace, shown: list[str | None]) -> None:

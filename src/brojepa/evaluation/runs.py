@@ -14,6 +14,7 @@ from brojepa.models import action_sets
 from brojepa.runs import Run
 from brojepa.runs.loading import load
 from brojepa.worlds import World, open_world
+from brojepa.worlds.sources import has_size
 
 
 def world_of(run: Run, data_dir: str | Path | None = None, world: World | None = None) -> World:
@@ -21,7 +22,8 @@ def world_of(run: Run, data_dir: str | Path | None = None, world: World | None =
     facts, name = run.header["world"], run.world_path
     if world is None:
         name = name if data_dir is None or needs_emnist(name) else str(data_dir)
-        world = open_world(name, data_dir if needs_emnist(name) else None)
+        size = run.config.size if has_size(name) else ""
+        world = open_world(name, data_dir if needs_emnist(name) else None, size=size)
     if (world.n, list(world.shape)) != (facts["states"], facts["shape"]):
         both = ((world.n, world.shape), (facts["states"], facts["shape"]))
         given, wanted = (f"{n} states, {'x'.join(map(str, shape))}" for n, shape in both)

@@ -35,7 +35,7 @@ class Source:
         self.config, self.result = run.config, run.result
         task = task_of(run)
         self.n, self.group = task.n, task.group
-        self.names = state_names(self.config.world, self.n)
+        self.names = state_names(self.config.world, self.n, run.header["world"].get("names"))
         self.train_actions, self.test_actions = action_sets(self.config, self.group)
         self.seen = [self.group.write(k) for k in self.train_actions]
 
@@ -66,10 +66,11 @@ class Source:
     @cached_property
     def test(self) -> Split:
         parts.check_trust(self.run.own_parts, self.run.path, self.trust)
-        name = self.run.world_path
-        if name not in self.worlds:
-            self.worlds[name] = open_world(name, self.data_dir if needs_emnist(name) else None)
-        world = self.worlds[name]
+        name, size = self.run.world_path, self.config.size
+        place = f"{name} {size}"
+        if place not in self.worlds:
+            self.worlds[place] = open_world(name, self.data_dir if needs_emnist(name) else None, size=size)
+        world = self.worlds[place]
         if world.n != self.n:
             raise RequestError(
                 f"{name} has {world.n} states, {self.run.path} was trained on {self.n}: restore the images"

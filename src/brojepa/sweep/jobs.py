@@ -51,16 +51,18 @@ class Job:
     @classmethod
     def of(
         cls, name: str, config: Config, seed: int, out: str | Path, data_dir: str | None = None, device: str = "auto",
-        known: dict[str, str] | None = None,
+        known: dict[tuple[str, str], str] | None = None,
     ) -> Job:  # fmt: skip
-        """A job whose world may be own images; `known` remembers by path what they were found to be."""
+        """A job whose world may be own images; `known` remembers by path and size what they were found to be."""
         path, known, out = knobs.absolute_world(config.world), {} if known is None else known, place(out)
         config = config.replace(world=path)
         if not knobs.is_own_world(path):
             return cls(name, config, seed, out, data_dir, device)
-        if path not in known:
-            known[path] = identity(path, open_world(path, data_dir if knobs.needs_emnist(path) else None))
-        config = Run.identify(out, config, name, seed, known[path])
+        images = (path, config.size)
+        if images not in known:
+            world = open_world(path, data_dir if knobs.needs_emnist(path) else None, size=config.size)
+            known[images] = identity(path, world)
+        config = Run.identify(out, config, name, seed, known[images])
         return cls(name, config, seed, out, data_dir, device, path)
 
     @cached_property
@@ -141,7 +143,7 @@ def plan(
     grid = grid or {}
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     jobs: dict[Path, Job] = {}
-    known: dict[str, str] = {}  # own images, by where they lie
+    known: dict[tuple[str, str], str] = {}  # own images, by where they lie and their size
     for seed, name, point in itertools.product(seeds, select(words), points):
         config = preset(name).replace(**{**(changes or {}), **point})
         job = Job.of(name, config, seed, out, data_dir, device, known)

@@ -15,6 +15,7 @@ from brojepa.algebra.modulus import SETTLED
 from brojepa.runs import Run
 from brojepa.text import actions_text, duration, fraction
 from brojepa.training.callbacks import Callback, Progress
+from brojepa.worlds.pictures import cycle_line
 
 
 class JsonLines(Callback):
@@ -55,6 +56,10 @@ class LiveTable(Callback):
         images = f"{count} of {world.n} states" if world.n else f"{count} of things in poses of {world.group}"
         changed = f"{config.hash} ({training.base}, changed)" if training.base else config.hash
         self.say(f"{training.preset or changed} seed {training.seed}: {world.title}, {images}")
+        for note in world.notes:
+            self.say(f"note: {note}")
+        if world.plain and "names" in world.source:
+            self.say(cycle_line(world.source["names"]))
         self.say(
             f"{config.method} {config.encoder} {config.action}, {parameters:,} parameters, on {training.placement}"
         )

@@ -12,10 +12,10 @@ from brojepa.errors import RequestError
 from brojepa.groups import SO2, SO3, Cyclic, Dihedral, Group, Product
 from brojepa.worlds import solids, transforms
 from brojepa.worlds.batches import Split
+from brojepa.worlds.pictures import states_of
 from brojepa.worlds.poses import PoseWorld
 from brojepa.worlds.world import World, pixel_statistics
 
-MOST = 1_000_000  # states that a name may list: more than any world has images for
 
 Open = Callable[[str], World]
 """Opens a world by name."""
@@ -25,25 +25,6 @@ def subset(world: World, states: str) -> World:
     """Some states of a world as a cycle of their own: digits 0-6, letters a-m, or a list 1,3,5."""
     name = f"{world.name}:{states}"
     return world.keep(states_of(name), name)
-
-
-def states_of(name: str) -> list[int]:
-    """The states of the larger world that a name like mnist:0-6 keeps."""
-    found: list[int] = []
-    for part in name.partition(":")[2].split(","):
-        ends = [_state(end.strip()) for end in part.split("-")]
-        if len(ends) > 2 or None in ends:
-            raise RequestError(f"world {name:.60}: write states as in 0-6, a-m or 1,3,5")
-        if ends[-1] - ends[0] + len(found) >= MOST:  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
-            raise RequestError(f"world {name:.60}: names {MOST:,} states or more, name those that there are")
-        found += range(ends[0], ends[-1] + 1)  # pyright: ignore[reportOperatorIssue, reportArgumentType, reportOptionalOperand]
-    return found
-
-
-def _state(text: str) -> int | None:
-    if text.isdecimal():
-        return int(text)
-    return ord(text.lower()) - ord("a") if len(text) == 1 and text.isascii() and text.isalpha() else None
 
 
 def side_by_side(name: str, left: World, right: World, law: Group) -> World:
@@ -71,7 +52,8 @@ def side_by_side(name: str, left: World, right: World, law: Group) -> World:
     source["sha256"] = [w.source.get("sha256") for w in (left, right)]
     if "split" in {**left.source, **right.source}:
         source["split"] = right.source.get("split", left.source.get("split"))
-    return World(name, left.n * right.n, splits[0], splits[1], mean, std, source, law)
+    notes = tuple(dict.fromkeys(left.notes + right.notes))
+    return World(name, left.n * right.n, splits[0], splits[1], mean, std, source, law, notes)
 
 
 def torus(parts: str, open_world: Open) -> World:
@@ -131,8 +113,9 @@ def _posed(name: str, base: World, law: Group, show, candidates: Tensor, measure
         raise RequestError(f"world {name}: name a world of plain images, as in {name.partition(':')[0]}:mnist")
     test = base.test[torch.arange(0, len(base.test), max(1, len(base.test) // TESTED))]
     source = {**base.source, "images": {"train": len(base.train), "test": len(test)}}
+    source.pop("names", None)  # of labels, which are no states here
     return PoseWorld(
-        name, 0, base.train, test, base.mean, base.std, source, law,
+        name, 0, base.train, test, base.mean, base.std, source, law, base.notes,
         show=show, candidates=candidates, measured=measured,
     )  # fmt: skip
 

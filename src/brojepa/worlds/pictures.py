@@ -1,37 +1,173 @@
-"""Between a model and a person: images from files, and what states are called."""
+"""Between a model and a person: images from files and from Pillow, and what states are called."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from brojepa.errors import RequestError
-from brojepa.worlds.derived import states_of
 
-MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+TINT = 2  # levels by which the channels of a grey pixel differ after JPEG and WebP have rounded its colour
+MOST = 1_000_000  # states that a name may list: more than any world has images for
+LISTED = 30  # states of a cycle that are all named
 
 
-def read_picture(path: str | Path, shape: tuple[int, int, int], *, invert: bool = False) -> np.ndarray:
+class Plain(NamedTuple):
+    """An image of 8 bits a pixel, grey ("L") where it has no colours and "RGB" where it has; whether it had 16 bits,
+    and whether parts of it were transparent."""
+
+    image: Image.Image
+    deep: bool = False
+    clear: bool = False
+
+
+def plain(image: Image.Image) -> Plain:
+    """An image of any mode as models read it: upright as its EXIF data say, 16 bits scaled to 8, and black where it is
+    transparent, as the paper's images are black where nothing is drawn."""
+    image = ImageOps.exif_transpose(image)
+    deep = image.mode.startswith("I")
+    if deep:
+        values = np.asarray(image).astype(np.int64)
+        if values.size and not 0 <= values.min() <= values.max() <= 65535:
+            raise ValueError("it has more than 16 bits a pixel")
+        image = Image.fromarray(((values + 128) // 257).astype(np.uint8))
+    if image.mode == "F":
+        raise ValueError("its pixels are floating-point numbers")
+    clear = False
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        clear = np.asarray(image.getchannel("A")).min(initial=255) < 255
+        image = Image.alpha_composite(Image.new("RGBA", image.size, (0, 0, 0, 255)), image)
+    if image.mode != "L":
+        image = image.convert("L" if image.mode == "1" else "RGB")
+    if image.mode == "RGB":
+        pixels = np.asarray(image)
+        image = image.convert("L") if np.ptp(pixels, axis=2).max(initial=0) <= TINT else image
+    return Plain(image, deep, bool(clear))
+
+
+def resized(image: Image.Image, height: int, width: int) -> Image.Image:
+    """An image stretched or shrunk to a size; what is shrunk is averaged, not picked."""
+    return image if image.size == (width, height) else image.resize((width, height), Image.Resampling.BILINEAR)
+
+
+def read_picture(
+    path: str | Path, shape: tuple[int, int, int], *, invert: bool = False, resize: bool = False
+) -> np.ndarray:
     """One image, uint8 [channels, height, width] of the shape that is given, from a .npy or what Pillow opens.
 
-    Colours become grey where the shape has one channel; nothing is resized.
+    Colours become grey where the shape has one channel.
+
+    Args:
+        path: the file.
+        shape: channels, height and width that the model reads.
+        invert: the image is dark on white and the model's are not, or the other way round.
+        resize: bring an image of another size to the model's; without it, it is an error.
     """
-    path, (channels, height, width) = Path(path), shape
-    pixels = _array(path) if path.suffix == ".npy" else _picture(path, MODES[channels])
-    if pixels.ndim == 2:
-        pixels = pixels[..., None]
+    path = Path(path)
+    with quiet(), named(path):
+        if path.suffix == ".npy":
+            return _fitted(_array(path), shape, str(path), invert, resize)
+        with Image.open(path) as image:
+            return fit(image, shape, str(path), invert=invert, resize=resize)
+
+
+def fit(
+    image: Image.Image, shape: tuple[int, int, int], where: str, *, invert: bool = False, resize: bool = False
+) -> np.ndarray:
+    """A Pillow image as uint8 [channels, height, width] of the shape given; `where` names it in an error."""
+    image = image.convert("RGBA") if shape[0] == 4 else plain(image).image.convert({1: "L", 3: "RGB"}[shape[0]])
+    return _fitted(np.array(image), shape, where, invert, resize)
+
+
+def _fitted(pixels: np.ndarray, shape: tuple[int, int, int], where: str, invert: bool, resize: bool) -> np.ndarray:
+    """An array [height, width] or [height, width, channels], at most resized, in the shape given."""
+    channels, height, width = shape
+    pixels = pixels[..., 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels
+    if resize and pixels.shape[2:] in ((), (3,), (4,)):
+        pixels = np.array(resized(Image.fromarray(pixels), height, width))
+    pixels = pixels[..., None] if pixels.ndim == 2 else pixels
     if pixels.shape != (height, width, channels):
         given = "x".join(map(str, pixels.shape))
-        raise RequestError(f"{path} is {given}, this model reads {height}x{width}x{channels}: crop or scale it first")
+        raise RequestError(
+            f"{where} is {given}, this model reads {height}x{width}x{channels}: crop or scale it first, or say --resize"
+        )
     return np.moveaxis(255 - pixels if invert else pixels, 2, 0)
 
 
-def state_names(world: str, n: int) -> list[str]:
-    """What states are called: letters in EMNIST, numbers elsewhere; some of the states keep their names."""
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Pillow's warnings are not for the user, but for the one of an image of too many pixels, which is an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        yield
+
+
+@contextmanager
+def named(path: Path | BinaryIO) -> Iterator[None]:
+    """Whatever goes wrong while a picture is read is one line that names it."""
+    try:
+        yield
+    except RequestError:
+        raise
+    except UnidentifiedImageError:
+        raise RequestError(f"{path} is no picture that Pillow can read: give a PNG or a .npy") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise RequestError(
+            f"{path} has more than {Image.MAX_IMAGE_PIXELS:,} pixels, Pillow's limit: shrink it first"
+        ) from None
+    except OSError as error:
+        raise RequestError(f"cannot read {path}: {error.strerror or error}") from None
+    except Exception as error:  # a damaged picture raises any of a dozen kinds
+        raise RequestError(f"cannot read {path}: {error or type(error).__name__}") from None
+
+
+def state_names(world: str, n: int, names: Sequence[str] | None = None) -> list[str]:
+    """What states are called: as the world says, else letters in EMNIST and numbers elsewhere; some of the states keep
+    their names.
+
+    Args:
+        world: its name, as a config has it.
+        n: how many states it has.
+        names: what the world itself calls them, if it does: `world.source.get("names")`.
+    """
+    if names and len(names) == n:
+        return list(names)
     base, _, part = world.partition(":")
     states = states_of(world) if part and base in ("mnist", "emnist") else range(n)
     return [chr(ord("A") + y) if base == "emnist" else str(y) for y in states]
+
+
+def states_of(name: str) -> list[int]:
+    """The states of the larger world that a name like mnist:0-6 keeps."""
+    found: list[int] = []
+    for part in name.partition(":")[2].split(","):
+        ends = [y for end in part.split("-") if (y := _state(end.strip())) is not None]
+        if len(ends) != len(part.split("-")) or len(ends) > 2:
+            raise RequestError(f"world {name:.60}: write states as in 0-6, a-m or 1,3,5")
+        if ends[-1] - ends[0] + len(found) >= MOST:
+            raise RequestError(f"world {name:.60}: names {MOST:,} states or more, name those that there are")
+        found += range(ends[0], ends[-1] + 1)
+    return found
+
+
+def _state(text: str) -> int | None:
+    if text.isdecimal():
+        return int(text)
+    return ord(text.lower()) - ord("a") if len(text) == 1 and text.isascii() and text.isalpha() else None
+
+
+def cycle_line(names: Sequence[str]) -> str:
+    """The order of a cycle in words: where +1 leads from each state."""
+    shown = list(names) if len(names) <= LISTED else [*names[: LISTED - 2], "...", names[-1]]
+    return f"+1 leads along: {', '.join(shown)}, and back to {names[0]}"
 
 
 def _array(path: Path) -> np.ndarray:
@@ -42,21 +178,3 @@ def _array(path: Path) -> np.ndarray:
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8:
         raise RequestError(f"{path} holds {getattr(pixels, 'dtype', 'no array')}: save one image as uint8, 0 to 255")
     return pixels
-
-
-def _picture(path: Path, mode: str) -> np.ndarray:
-    try:
-        from PIL import Image, UnidentifiedImageError
-    except ImportError:
-        raise RequestError(
-            "reading pictures needs Pillow, which is not installed: pip install 'brojepa[figures]', or give a .npy"
-        ) from None
-    try:
-        with Image.open(path) as image:
-            if image.mode[0] in "IF":
-                raise RequestError(f"{path} has more than 8 bits a pixel: save it with 8")
-            return np.array(image.convert(mode))
-    except UnidentifiedImageError:
-        raise RequestError(f"{path} is no picture that Pillow can read: give a PNG or a .npy") from None
-    except OSError as error:
-        raise RequestError(f"cannot read {path}: {error.strerror or error}") from None

@@ -16,10 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from brojepa import parts
-from brojepa.config import WORLDS, is_own_world, needs_emnist, world_code, world_folder
+from brojepa.config import WORLDS, is_own_world, needs_emnist, parse_size, world_code, world_folder
 from brojepa.errors import MissingData, RequestError, unknown
 from brojepa.files import cache_dir, place
-from brojepa.worlds import derived, idx
+from brojepa.worlds import derived, folder, idx
+from brojepa.worlds.arrays import every_fifth
 from brojepa.worlds.world import World, content_sum
 
 PARTS = ("train images", "train labels", "test images", "test labels")
@@ -71,20 +72,30 @@ def search_path(data_dir: str | Path | None) -> list[Path]:
     return [base, base / "emnist-letters", base / "emnist", base / "EMNIST" / "raw"]
 
 
-def open_world(name: str, data_dir: str | Path | None = None) -> World:
-    """The world of a name in `WORLDS`, some states of one (`mnist:0-6`), the one at a path (a directory of IDX files,
-    or an .npz), or the one that own code makes (`package.module:name`)."""
+def open_world(name: str, data_dir: str | Path | None = None, *, size: str | int = "") -> World:
+    """The world of a name in `WORLDS`, some states of one (`mnist:0-6`), the one at a path (a directory with a
+    sub-folder of images per state or of IDX files, or an .npz), or the one that own code makes (`package.module:name`).
+
+    Args:
+        name: the name or the path.
+        data_dir: where EMNIST lies.
+        size: what the images of a folder are resized to, N or HxW.
+    """
     base, _, rest = name.partition(":")
+    if size != "" and not has_size(name):
+        raise RequestError(f"--size {size} is for a folder of images, {name} is none: leave it out")
     if data_dir and not needs_emnist(name):
         raise RequestError(f"--data-dir {data_dir} is for emnist, not for {name}: for your own images use --world PATH")
     if base in WORLDS:
-        return _named(base, rest, lambda part: open_world(part, data_dir if needs_emnist(part) else None), data_dir)
+
+        def open_part(part: str) -> World:
+            return open_world(part, data_dir if needs_emnist(part) else None, size=size if has_size(part) else "")
+
+        return _named(base, rest, open_part, data_dir)
     path = place(name)
     if path.is_dir():
-        layouts = [layout for layout in (MNIST, EMNIST) if any(_find(path, f) for f in layout.files)]
-        if not layouts:
-            raise RequestError(f"{path} holds no IDX files: put {', '.join(MNIST.files)} there, plain or .gz")
-        return _from_directory(path.name, path, layouts[0])
+        layout = _layout(path)
+        return _from_directory(path.resolve().name, path, layout) if layout else folder.read(path, parse_size(size))
     if path.is_file():
         return _from_npz(path)
     if parts.is_path(name):
@@ -95,8 +106,25 @@ def open_world(name: str, data_dir: str | Path | None = None) -> World:
     if re.fullmatch(r".+@[0-9a-f]{12}", name):
         raise RequestError(f"world {name} was made in Python and is not on disk: pass it again as world=...")
     if os.sep in name or path.suffix:
-        raise RequestError(f"no world at {name}: give a directory of IDX files or an .npz with images and labels")
+        raise RequestError(
+            f"no world at {name}: give a directory with a sub-folder of images per state or of IDX files, or an .npz "
+            "with images and labels"
+        )
     raise unknown("world", name, WORLDS)
+
+
+def has_size(name: str) -> bool:
+    """Whether a world, or a part that it is made of, is a folder of images, which can be resized."""
+    base, _, rest = name.partition(":")
+    if base in WORLDS:
+        return any(part and has_size(part) for part in rest.split(","))
+    path = Path(name).expanduser()
+    return path.is_dir() and _layout(path) is None
+
+
+def _layout(directory: Path) -> Layout | None:
+    """Whose names the IDX files of a directory have, if there are any."""
+    return next((layout for layout in (MNIST, EMNIST) if any(_find(directory, f) for f in layout.files)), None)
 
 
 def _named(name: str, rest: str, open_part: derived.Open, data_dir: str | Path | None) -> World:
@@ -199,10 +227,6 @@ def _from_npz(path: Path) -> World:
     if "test_images" in data:
         train, test = (images, labels), (data["test_images"], data["test_labels"])
     else:
-        order = labels.argsort(kind="stable")
-        rank = np.empty(len(labels), np.int64)
-        _, starts, sizes = np.unique(labels[order], return_index=True, return_counts=True)
-        rank[order] = np.arange(len(labels)) - np.repeat(starts, sizes)
-        held = rank % 5 == 4
+        held = every_fifth(labels)
         train, test = (images[~held], labels[~held]), (images[held], labels[held])
     return World.from_arrays(path.stem, train, test, source={"sha256": digest.hexdigest()})

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from brojepa.errors import RequestError
 from brojepa.groups import Cyclic, Element, Group
+from brojepa.worlds.arrays import as_arrays, every_fifth, from_items
 from brojepa.worlds.batches import Sampling, Split, Transitions
 from brojepa.worlds.labelled import LabelledTransitions
 
@@ -26,7 +27,9 @@ class World:
 
     n: how many labelled states there are; 0 where a state is no label.
     mean, std: over the pixels (0 to 1) of the training split, one per channel.
-    source: which data these are: counts, sha256, and the name of the split where it is a known one.
+    source: which data these are: counts, sha256, the name of the split where it is a known one, and what the states are
+        called where they have names.
+    notes: what a user should know of how the data were read, a line each; no part of what the world is.
 
     A world of another kind is a subclass with `transitions`, and an evaluator registered for it.
     """
@@ -39,6 +42,7 @@ class World:
     std: tuple[float, ...]
     source: dict[str, Any] = field(default_factory=dict)
     law: Group | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def group(self) -> Group:
@@ -82,8 +86,10 @@ class World:
         train, test = (Split(s.images[place[s.states] >= 0], place[s.states][place[s.states] >= 0])
                        for s in (self.train, self.test))  # fmt: skip
         mean, std = pixel_statistics(train.images)
-        counts = {"train": len(train), "test": len(test)}
-        return World(name, len(states), train, test, mean, std, {**self.source, "images": counts})
+        source = {**self.source, "images": {"train": len(train), "test": len(test)}}
+        if "names" in source:
+            source["names"] = [source["names"][y] for y in states]
+        return World(name, len(states), train, test, mean, std, source, notes=self.notes)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -100,50 +106,76 @@ class World:
     def from_arrays(
         cls,
         name: str,
-        train: tuple[np.ndarray, np.ndarray],
-        test: tuple[np.ndarray, np.ndarray],
+        train: tuple[Any, Any],
+        test: tuple[Any, Any],
         *,
         n: int | None = None,
         source: dict[str, Any] | None = None,
+        names: Sequence[str] | None = None,
     ) -> World:
-        """A world from uint8 images [count, height, width] or [count, height, width, channels] and labels 0..n-1.
+        """A world from arrays or tensors: images and labels of two splits.
 
-        n is one more than the largest label unless given.
-        """  # fmt: skip
-        given = (("train", *train), ("test", *test))
-        for part, images, labels in given:
-            _check_arrays(f"{name}, {part} split", images, labels)
-        n = int(max(train[1].max(initial=0), test[1].max(initial=0))) + 1 if n is None else n
+        Args:
+            name: what the world is called.
+            train, test: images and labels. Images are uint8, or floats from 0 to 1, [count, h, w], [count, h, w, c] or
+                [count, c, h, w] with 1, 3 or 4 channels; labels are integers from 0 to n - 1.
+            n: how many states there are; one more than the largest label unless given.
+            source: more facts that a run remembers, as `World.source` has them.
+            names: what the states are called.
+
+        Returns:
+            The cycle of n states: +1 leads from label y to y + 1, and from n - 1 to 0.
+        """
+        given = [
+            (part, *as_arrays(f"{name}, {part} split", *pair)) for part, pair in (("train", train), ("test", test))
+        ]
+        n = int(max(labels.max(initial=0) for _, _, labels in given)) + 1 if n is None else n
         Cyclic(n)
         parts = [_split(name, part, images, labels, n) for part, images, labels in given]
         if parts[0].images.shape[1:] != parts[1].images.shape[1:]:
             shapes = " and ".join("x".join(map(str, p.images.shape[1:])) for p in parts)
             raise RequestError(f"{name}: training and test images differ in shape ({shapes}), they must be alike")
+        if names is not None and len(set(names)) != n:
+            raise RequestError(f"{name}: {len(set(names))} different names for {n} states, give one each")
         mean, std = pixel_statistics(parts[0].images)
         facts = {"images": {"train": len(parts[0]), "test": len(parts[1])}, **(source or {})}
+        facts |= {"names": [str(word) for word in names]} if names is not None else {}
         facts.setdefault("sha256", content_sum(*parts))
         return cls(name, n, parts[0], parts[1], mean, std, facts)
 
+    @classmethod
+    def from_dataset(
+        cls, name: str, train: Any, test: Any = None, *, n: int | None = None, names: Sequence[str] | None = None
+    ) -> World:
+        """A world from map-style datasets, as torchvision and `torch.utils.data` have them; read once, into memory.
 
-def _check_arrays(where: str, images: np.ndarray, labels: np.ndarray) -> None:
-    if labels.ndim != 1 or images.ndim not in (3, 4):
-        hint = ": are the image and label files swapped?" if labels.ndim > images.ndim else ""
-        raise RequestError(
-            f"{where}: images have {images.ndim} dimensions and labels {labels.ndim}, need 3 or 4 and 1{hint}"
-        )
-    if 0 in images.shape[1:]:
-        raise RequestError(f"{where}: images of {' x '.join(map(str, images.shape[1:]))} have no pixels")
-    if len(images) != len(labels):
-        raise RequestError(f"{where}: {len(images)} images but {len(labels)} labels, files of different splits?")
-    if images.dtype != np.uint8 or labels.dtype.kind not in "iu":
-        raise RequestError(f"{where}: images must be uint8 and labels integers, got {images.dtype} and {labels.dtype}")
-    if images.ndim == 4 and images.shape[3] not in (1, 3, 4):
-        raise RequestError(f"{where}: images of shape {images.shape[1:]} must be height x width x 1, 3 or 4 channels")
+        Args:
+            name: what the world is called.
+            train, test: any objects with a length whose items are (image, label), or {"image": ..., "label": ...}. An
+                image is a Pillow image, a tensor or an array, as in `from_arrays`; without `test`, every fifth image of
+                a state is kept for it.
+            n: how many states there are; one more than the largest label unless given.
+            names: what the states are called; `train.classes` where there is one for each state.
+
+        Returns:
+            The cycle of the labels, as `from_arrays` makes it.
+        """
+        first = from_items(f"{name}, train split", train)
+        if test is not None:
+            second = from_items(f"{name}, test split", test)
+        else:
+            held = every_fifth(first[1])
+            first, second = (first[0][~held], first[1][~held]), (first[0][held], first[1][held])
+        pairs = [(torch.from_numpy(images), labels) for images, labels in (first, second)]  # channels first
+        states = int(max(labels.max(initial=0) for _, labels in pairs)) + 1 if n is None else n
+        known = getattr(train, "classes", None)
+        if names is None and isinstance(known, (list, tuple)) and len({str(word) for word in known}) == states:
+            names = [str(word) for word in known]
+        return cls.from_arrays(name, pairs[0], pairs[1], n=n, names=names)
 
 
 def _split(name: str, part: str, images: np.ndarray, labels: np.ndarray, n: int) -> Split:
     where = f"{name}, {part} split"
-    labels = labels.astype(np.int64)
     if len(labels) and not 0 <= labels.min() <= labels.max() < n:
         raise RequestError(f"{where}: labels run from {labels.min()} to {labels.max()}, {n} states need 0 to {n - 1}")
     least = 2 if part == "train" else 1
@@ -154,7 +186,6 @@ def _split(name: str, part: str, images: np.ndarray, labels: np.ndarray, n: int)
         raise RequestError(
             f"{where}: state {counts.argmin()} has {counts.min()} images, each state 0 to {n - 1} needs {least} or more"
         )
-    images = images[:, None] if images.ndim == 3 else np.moveaxis(images, 3, 1)
     return Split(torch.from_numpy(images.copy()), torch.from_numpy(labels))
 
 
