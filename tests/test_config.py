@@ -173,8 +173,8 @@ def test_every_knob_counts_in_the_hash(name):
         other = (3,)
     elif name == "irreps":
         start, other = Config(), "32x1"
-    elif name == "angle_start":
-        other = "0.628"
+    elif name in ("angle_start", "size"):
+        other = "0.628" if name == "angle_start" else "28x32"
     else:
         other = {int: 62, float: 0.5, bool: True, str: "emnist"}[TYPES[name]]
     assert start.replace(**{name: other}).hash != start.hash

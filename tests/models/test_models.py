@@ -362,7 +362,7 @@ def test_encode_takes_an_array_that_cannot_be_written_to():
     assert torch.equal(m.encode(fixed), m.encode(images))
 
 
-@pytest.mark.parametrize("shape", [(8, 8), (3, 8, 9), (3, 2, 8, 8), (3, 8, 8, 1), (1, 3, 1, 8, 8)])
+@pytest.mark.parametrize("shape", [(8, 9), (8,), (3, 8, 9), (3, 2, 8, 8), (3, 8, 8, 1), (1, 3, 1, 8, 8)])
 def test_encode_refuses_images_of_another_shape_and_names_both(shape):
     with pytest.raises(RequestError, match="this model reads 1x8x8"):
         model().encode(torch.zeros(shape, dtype=torch.uint8))

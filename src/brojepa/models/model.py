@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -16,6 +15,7 @@ from brojepa.groups import Cyclic, Element, Group, parse
 from brojepa.models import planning
 from brojepa.models.actions import LatentAction
 from brojepa.worlds import Batch, World
+from brojepa.worlds.arrays import as_batch
 
 CHUNK = 128  # images encoded at once outside training; a CPU's caches hold a ResNet's activations of no more
 
@@ -88,21 +88,18 @@ class Model(nn.Module):
     def device(self) -> torch.device:
         return self.pixel_mean.device
 
-    def encode(self, images: Tensor | np.ndarray) -> Tensor:
-        """Images, uint8 (or 0 to 255), [count, h, w] or [count, c, h, w] -> latents [count, dim].
+    def encode(self, images: Any) -> Tensor:
+        """Latents of images. In eval mode, as `load` gives a model, they carry no gradient; `embed` gives ones that do.
 
-        In eval mode, as `load` gives a model, latents carry no gradient; `embed` gives ones that do.
+        Args:
+            images: [count, h, w], [count, c, h, w], or one image [h, w] or [c, h, w]; an array or a tensor of numbers
+                from 0 to 255, or of floats from 0 to 1. Or a Pillow image, the path of an image file, or a list of any.
+
+        Returns:
+            Latents [count, dim]; of one image, [1, dim].
         """
-        if isinstance(images, np.ndarray) and not images.flags.writeable:
-            images = images.copy()  # torch warns of arrays that it could not write to
-        images = torch.as_tensor(images)
-        if images.ndim == 3:
-            images = images[:, None]
-        if images.ndim != 4 or tuple(images.shape[1:]) != self.task.shape:
-            given, wanted = ("x".join(map(str, s)) for s in (images.shape[1:], self.task.shape))
-            raise RequestError(f"images are {given}, this model reads {wanted} (channels x height x width)")
         with torch.set_grad_enabled(self.training and torch.is_grad_enabled()):
-            return self._in_chunks(self.encoder, images)
+            return self._in_chunks(self.encoder, as_batch(images, self.task.shape))
 
     def act(self, z: Tensor, k: Tensor | Element) -> Tensor:
         """Latents [..., dim] after action k, an element of the group or a tensor of them that broadcasts to [...]."""

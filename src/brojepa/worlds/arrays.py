@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,10 @@ from PIL import Image
 from torch import Tensor
 
 from brojepa.errors import RequestError
-from brojepa.worlds.pictures import plain
+from brojepa.worlds.pictures import fit, plain, read_picture
 
 CHANNELS = (1, 3, 4)
+ONE = (str, Path, Image.Image, np.ndarray, Tensor)  # what a list of images may hold
 EVERY = 5  # one image in so many is for test where nothing is set apart
 
 
@@ -131,6 +133,66 @@ def _item(where: str, item: Any) -> tuple[np.ndarray, int]:
     pixels = as_numpy(image)
     pixels = pixels[None] if pixels.ndim == 2 else _channels_first(where, pixels[None], isinstance(image, Tensor))[0]
     return scaled(where, pixels), label
+
+
+def as_batch(images: Any, shape: tuple[int, int, int]) -> Tensor:
+    """Images for a model that reads a shape [c, h, w], as a tensor [count, c, h, w] of numbers from 0 to 255.
+
+    Args:
+        images: one image or several, as arrays, tensors, Pillow images or paths; see `Model.encode`.
+        shape: channels, height and width that the model reads.
+    """
+    if isinstance(images, (str, Path, Image.Image)):
+        images = [images]
+    if isinstance(images, (list, tuple)) and any(isinstance(i, ONE) for i in images):
+        arrays = [i for i in images if isinstance(i, (np.ndarray, Tensor))]
+        if len(arrays) < len(images) or len({(type(i), i.dtype, tuple(i.shape)) for i in arrays}) > 1:
+            return torch.cat([_one(image, i, shape) for i, image in enumerate(images)])
+        images = torch.stack(arrays) if isinstance(arrays[0], Tensor) else np.stack(arrays)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    if isinstance(images, np.ndarray):
+        if images.dtype.kind not in "biuf":
+            raise RequestError(f"images are {images.dtype}, expected numbers from 0 to 255 or floats from 0 to 1")
+        if images.dtype.kind == "u" and images.dtype != np.uint8:
+            images = images.astype(np.int64)  # torch has few of these
+        if not images.flags.writeable or min(images.strides, default=0) < 0:
+            images = images.copy()  # torch warns of arrays that it could not write to, and reads none backwards
+    try:
+        images = torch.as_tensor(images)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise RequestError(f"images cannot be read as numbers ({' '.join(str(error).split())})") from None
+    if tuple(images.shape) in (shape, shape[1:]):
+        images = images.reshape(1, *shape) if images.ndim == 3 or shape[0] == 1 else images
+    elif images.ndim == 3:
+        images = images[:, None]
+    if images.ndim != 4 or tuple(images.shape[1:]) != shape:
+        given, wanted = ("x".join(map(str, s)) for s in (images.shape[1 if images.ndim == 4 else 0 :], shape))
+        raise RequestError(f"images are {given}, this model reads {wanted} (channels x height x width)")
+    return images if images.dtype is torch.uint8 else _to_255(images)
+
+
+def _one(image: Any, i: int, shape: tuple[int, int, int]) -> Tensor:
+    """One of a list, [1, c, h, w]."""
+    if isinstance(image, (str, Path)):
+        image = torch.from_numpy(read_picture(image, shape).copy())
+    elif isinstance(image, Image.Image):
+        image = torch.from_numpy(fit(image, shape, f"image {i}").copy())
+    return as_batch(image, shape).float()
+
+
+def _to_255(images: Tensor) -> Tensor:
+    """Numbers from 0 to 255 as they are, floats from 0 to 1 times 255; anything else is an error."""
+    if images.dtype is torch.bool:
+        return images.to(torch.uint8) * 255
+    low, high = (float(end) for end in images.aminmax()) if images.numel() else (0.0, 0.0)
+    if images.is_floating_point() and 0 <= low <= high <= 1:
+        return images * 255
+    if 0 <= low <= high <= 255 and bool((images == images.round()).all() if images.is_floating_point() else True):
+        return images
+    hint = ", and leave out a normalisation: the model has its own" if low < 0 else ""
+    kind = str(images.dtype).removeprefix("torch.")
+    raise RequestError(
+        f"images are {kind} from {low:.4g} to {high:.4g}: give whole numbers from 0 to 255 or floats from 0 to 1{hint}"
+    )
 
 
 def every_fifth(labels: np.ndarray) -> np.ndarray:
