@@ -69,9 +69,16 @@ def posed(group: Group, count: int = 5) -> PoseWorld:
     )  # fmt: skip
 
 
+class OfPoses(Model):
+    """A model of images that are the numbers of a pose and no pixels: they are taken as they are."""
+
+    def encode(self, images: Tensor) -> Tensor:
+        return self.embed(self.encoder, images)
+
+
 def ideal(group: Group, acts: LatentAction | None = None) -> Model:
     action, world = exact(group), posed(group)
-    return Model(Says(group, action), acts or action, Task(0, world.shape, world.mean, world.std, group))
+    return OfPoses(Says(group, action), acts or action, Task(0, world.shape, world.mean, world.std, group))
 
 
 class Undoes(Representation):

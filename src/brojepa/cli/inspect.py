@@ -1,4 +1,4 @@
-"""`brojepa inspect`, `infer` and `plan`: the algebra of a trained model, and what it is good for."""
+"""`brojepa inspect`, `infer`, `plan` and `predict`: the algebra of a trained model, and what it is good for."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 from brojepa.cli.parser import Parser, add_trust, join_negative, picture_file
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
 
     from brojepa.groups import Element
     from brojepa.models import Model
 
 BRIGHT = 0.5  # mean of pixels above which an image is on white
+APART = 0.3  # by which the means of an image and of the model's world differ if one is the other inverted
 
 
 def inspect(argv: list[str]) -> int:
@@ -81,32 +83,100 @@ def plan(argv: list[str]) -> int:
     return 0
 
 
+def predict(argv: list[str]) -> int:
+    """Predict the state that an action leads to from an image."""
+    parser = _reader("predict", predict.__doc__, "+")
+    parser.add_argument("--action", required=True, metavar="K", help="the action, as in --action=+3 or 1:0")
+    parser.add_argument(
+        "--out", metavar="FILE", help="draw each image, the action and the nearest test image, .png or .svg"
+    )
+    parser.add_argument("--data-dir", metavar="DIR", help="--out: where EMNIST is, or other images of the same shape")
+    args = parser.parse(join_negative(argv))
+    file = picture_file("--out", args.out) if args.out else None
+
+    import torch
+
+    from brojepa.errors import RequestError
+    from brojepa.files import write_atomically
+    from brojepa.runs.loading import load
+
+    model = load(args.run, args.device, trust=args.trust)
+    if model.classifier is None:
+        raise RequestError(f"{args.run} has no labelled states to name: predict is for worlds that have, try infer")
+    (k,) = model.group.check([args.action], "--action")
+    images = _images(args, model)
+    with torch.no_grad():
+        z = model.encode(images)
+        after = model.act(z, k)
+        chances, states = model.classifier(after).softmax(-1).max(-1)
+    names, word = _names(args.run), model.group.write(k)
+    shown, reached = _states(args.run, model, z), [names[y] for y in states.tolist()]
+    said = [
+        {"image": path, "state": state, "action": _said(model, k), "after": then, "probability": round(chance, 6)}
+        for path, state, then, chance in zip(args.images, shown, reached, chances.tolist(), strict=True)
+    ]
+    if file:
+        from brojepa.evaluation.runs import world_of
+        from brojepa.figures.predicted import nearest, picture
+        from brojepa.runs import Run
+
+        near, found = nearest(model, world_of(Run(Path(args.run)), args.data_dir).test, after)
+        titles = [(f"{a}", f"{b}, {c:.0%}", names[y]) for a, b, c, y in
+                  zip(shown, reached, chances.tolist(), found, strict=True)]  # fmt: skip
+        write_atomically(file, picture(torch.from_numpy(images), word, near, titles)[file.suffix[1:]])
+    if args.json:
+        print(json.dumps(said))
+        return 0
+    for line in said:
+        chance = f"(probability {line['probability']:.4f})"
+        print(f"{line['image']} shows {line['state']}; {word} leads to {line['after']} {chance}")
+    return 0
+
+
 def _two_images(name: str, description: str | None) -> Parser:
+    return _reader(name, description, 2)
+
+
+def _reader(name: str, description: str | None, images: int | str) -> Parser:
+    """A command that reads a run and images."""
     parser = Parser(prog=f"brojepa {name}", description=description)
     parser.add_argument("run", metavar="RUN", help="a run directory")
-    parser.add_argument("images", nargs=2, metavar="IMAGE", help="PNG or what else Pillow opens, or .npy")
+    parser.add_argument("images", nargs=images, metavar="IMAGE", help="PNG or what else Pillow opens, or .npy")
     parser.add_argument("--invert", action="store_true", help="the images are dark on white")
+    parser.add_argument("--resize", action="store_true", help="bring images of another size to the model's")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
     add_trust(parser)
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     return parser
 
 
+def _images(args: argparse.Namespace, model: Model) -> np.ndarray:
+    """The images as the model reads them, [count, c, h, w]; a line if they look inverted."""
+    import numpy as np
+
+    from brojepa.worlds.pictures import read_picture
+
+    reading = {"invert": args.invert, "resize": args.resize}
+    images = np.stack([read_picture(path, model.task.shape, **reading) for path in args.images])
+    usual = sum(model.task.mean) / len(model.task.mean)
+    for mean in images.mean((1, 2, 3)) / 255:
+        if (mean > BRIGHT) != (usual > BRIGHT) and abs(mean - usual) > APART:
+            hint = "without --invert" if args.invert else "with --invert"
+            ours, theirs = ("bright", "dark") if mean > usual else ("dark", "bright")
+            print(f"brojepa: the images are {ours} where the model's are {theirs}: try {hint}", file=sys.stderr)
+            break
+    return images
+
+
 def _read(args: argparse.Namespace) -> tuple[Model, Tensor, list[str | None]]:
     """The model, the latents [2, dim] of both images, and the names of the states they show."""
-    import numpy as np
     import torch
 
     from brojepa.runs.loading import load
-    from brojepa.worlds.pictures import read_picture
 
     model = load(args.run, args.device, trust=args.trust)
-    images = np.stack([read_picture(path, model.task.shape, invert=args.invert) for path in args.images])
-    if model.task.mean[0] < BRIGHT < images.mean() / 255:
-        hint = "without --invert" if args.invert else "with --invert"
-        print(f"brojepa: the images are bright where the model's are dark: try {hint}", file=sys.stderr)
     with torch.no_grad():
-        z = model.encode(images)
+        z = model.encode(_images(args, model))
     return model, z, _states(args.run, model, z)
 
 
