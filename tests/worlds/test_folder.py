@@ -21,7 +21,11 @@ from sklearn.datasets import load_digits
 import brojepa
 from brojepa.config import Config
 from brojepa.errors import RequestError
+from brojepa.figures.sources import Source
 from brojepa.files import cache_dir
+from brojepa.runs import Run
+from brojepa.sweep.jobs import plan
+from brojepa.sweep.local import check_worlds
 from brojepa.worlds import folder, open_world
 from brojepa.worlds.pictures import cycle_line, state_names
 
@@ -218,6 +222,15 @@ def test_a_run_remembers_its_size(tmp_path: Path, scans: Path, cli: Cli) -> None
     assert sorted(shapes) == [[1, 6, 6], [1, 12, 10]]
 
 
+def test_a_sweep_over_sizes_has_a_run_for_each(scans: Path, tmp_path: Path) -> None:
+    grid = {"world": [str(scans)], "size": ["6", "7"]}
+    jobs = plan(["mnist/fast"], [0, 1], tmp_path, grid=grid)
+    assert len({job.config.world for job in jobs}) == 2, "the same images in another size are other images"
+    assert len({job.run.path for job in jobs}) == 4
+    assert any(word == "--size=7" for word in jobs[-1].command())
+    check_worlds(jobs)
+
+
 def test_a_size_is_a_value_of_the_config() -> None:
     assert Config(size="28x28") == Config(size="28") == Config().replace(size=28)
     assert Config().hash == Config(size="").hash != Config(size="28").hash
@@ -378,6 +391,9 @@ def test_states_keep_their_names(tmp_path: Path, cli: Cli) -> None:
     assert "0.png shows fig" in told.out, told
     way = cli("plan", result.parent, world / "fig" / "0.png", world / "pear" / "0.png", "--allowed=+2")
     assert "apple" in way.out
+    source = Source(Run(result.parent), None, {})
+    assert source.names == ["apple", "fig", "pear"]
+    assert len(source.test) == 12
     assert open_world(str(world)).keep([2, 0], "two").source["names"] == ["pear", "apple"]
     assert "names" not in open_world(f"rotation:{world}").source
     assert state_names("any", 2, ["a", "b"]) == ["a", "b"]
