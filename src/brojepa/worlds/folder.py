@@ -71,7 +71,7 @@ def read(directory: Path, size: tuple[int, int] | None = None) -> World:
     train, test = ((images[mask], labels[mask]) for mask in (~held, held))
     world = World.from_arrays(directory.resolve().name, train, test, n=len(found.names), names=found.names)
     notes = (
-        f"{directory}: {plural(found.ignored, 'file')} or folders that are no images of a state ignored",
+        f"{directory}: ignored {plural(found.ignored, 'file')} besides the images",
         f"{directory}: {plural(deep, 'image')} of 16 bits a pixel scaled to 8",
         f"{directory}: {plural(clear, 'image')} transparent in places, which is read as black",
     )
