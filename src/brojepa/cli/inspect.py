@@ -111,8 +111,8 @@ def predict(argv: list[str]) -> int:
         chances, states = model.classifier(after).softmax(-1).max(-1)
     names, word = _names(args.run), model.group.write(k)
     shown, reached = _states(args.run, model, z), [names[y] for y in states.tolist()]
-    said = [
-        {"image": path, "state": state, "action": _said(model, k), "after": then, "probability": round(chance, 6)}
+    answers = [
+        {"image": path, "state": state, "action": _as_json(model, k), "after": then, "probability": round(chance, 6)}
         for path, state, then, chance in zip(args.images, shown, reached, chances.tolist(), strict=True)
     ]
     if file:
@@ -125,9 +125,9 @@ def predict(argv: list[str]) -> int:
                   zip(shown, reached, chances.tolist(), found, strict=True)]  # fmt: skip
         write_atomically(file, picture(torch.from_numpy(images), word, near, titles)[file.suffix[1:]])
     if args.json:
-        print(json.dumps(said))
+        print(json.dumps(answers))
         return 0
-    for line in said:
+    for line in answers:
         chance = f"(probability {line['probability']:.4f})"
         print(f"{line['image']} shows {line['state']}; {word} leads to {line['after']} {chance}")
     return 0

@@ -16,7 +16,6 @@ from brojepa.worlds.pictures import states_of
 from brojepa.worlds.poses import PoseWorld
 from brojepa.worlds.world import World, pixel_statistics
 
-
 Open = Callable[[str], World]
 """Opens a world by name."""
 
