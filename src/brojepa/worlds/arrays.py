@@ -39,7 +39,7 @@ def as_arrays(where: str, images: Any, labels: Any) -> tuple[np.ndarray, np.ndar
         raise RequestError(
             f"{where}: images have {images.ndim} dimensions and labels {labels.ndim}, need 3 or 4 and 1{hint}"
         )
-    if 0 in images.shape[1:]:
+    if len(images) and 0 in images.shape[1:]:
         raise RequestError(f"{where}: images of {' x '.join(map(str, images.shape[1:]))} have no pixels")
     if len(images) != len(labels):
         raise RequestError(f"{where}: {len(images)} images but {len(labels)} labels, files of different splits?")
