@@ -14,7 +14,7 @@ HOURS, SIZE = 12, 28
 
 
 def clocks(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """So many clocks, uint8 [count, 28, 28], and their hours [count]. No two hands are quite alike."""
+    """`count` clocks, uint8 [count, 28, 28], and their hours [count]. No two hands are quite alike."""
     rng = np.random.default_rng(seed)
     hours = np.arange(count) % HOURS
     turned = 2 * np.pi * hours / HOURS + rng.normal(0, 0.06, count)  # clockwise from 12 o'clock

@@ -408,6 +408,6 @@ def test_actions_of_a_classifier_of_pixels_cannot_be_inferred(cli: Cli, tiny, tm
     words = ("--world", tiny, "--latent", 8, "--epochs", 1, "--quiet", "--out", tmp_path / "out")
     assert cli("train", "mnist/supervised-mlp", *words).code == 0
     (result,) = (tmp_path / "out").rglob("result.json")
-    np.save(tmp_path / "a.npy", np.zeros((8, 8), np.uint8))
+    np.save(tmp_path / "a.npy", np.full((8, 8), 128, np.uint8))
     images = (tmp_path / "a.npy", tmp_path / "a.npy")
     assert "latent" in one_line(cli(command[0], result.parent, *images, *command[1:]), 2)

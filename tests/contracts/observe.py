@@ -160,7 +160,7 @@ class Cut(brojepa.Callback):
 
 
 def train(wanted: brojepa.Config, out: Path, seed: int = 0, cut: int | None = None) -> brojepa.Run:
-    """The run, on one thread of the CPU; cut off after so many steps if told."""
+    """The run, on one thread of the CPU; cut off after `cut` steps, if given."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

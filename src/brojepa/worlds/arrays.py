@@ -20,7 +20,7 @@ from brojepa.worlds.pictures import fit, plain, read_picture
 
 CHANNELS = (1, 3, 4)
 ONE = (str, Path, Image.Image, np.ndarray, Tensor)  # what a list of images may hold
-EVERY = 5  # one image in so many is for test where nothing is set apart
+EVERY = 5  # every fifth image is for test where nothing is set apart
 
 
 def as_arrays(where: str, images: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
