@@ -15,7 +15,7 @@ ROOMS = (
     "groups", "worlds", "models", "runs", "evaluation", "algebra", "training", "sweep", "report", "figures", "bench",
     "cli",
 )  # fmt: skip
-EXTRAS = {"e3nn", "submitit", "matplotlib", "sklearn", "resource"}
+EXTRAS = {"e3nn", "h5py", "submitit", "matplotlib", "sklearn", "resource"}
 """What a user may not have (`resource` on Windows), imported where it is needed."""
 
 

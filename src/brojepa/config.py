@@ -115,6 +115,18 @@ class Config:
         "world",
     )
     size: str = knob("", "resize the images of a folder: N or HxW, height and width in pixels; default: as they are")
+    group: str = knob(
+        "", "poses and recordings: the group, as in Z72, SO2, SO3 or Z10xZ10; default: what the file says"
+    )
+    held_out_things: int = knob(
+        -1,
+        "poses and recordings: things, or episodes, for test alone; -1 is none of the things, a fifth of the episodes",
+    )
+    tolerance: float = knob(
+        0.0,
+        "views of a continuous group: degrees up to which the action between two counts as one trained on; 0 is 1 "
+        "degree, and half again the usual distance of neighbours where the action trained on is to stay",
+    )
     train_actions: Actions = knob((-1, 1), "actions trained on, as the world's group writes them: -1,1 or 1:0,0:1")
     test_actions: Actions | None = knob(None, "actions held out for zero-shot; default: all others but 0")
     validation: int = knob(5000, "training images held out for validation, at most a fifth of them")
@@ -153,8 +165,8 @@ class Config:
 
     target: Target = knob(
         "sampled",
-        "what is regressed on: an image of the next state (sampled), the batch mean of that state (mean), or "
-        "running state means relaxed along the training actions (relaxed)",
+        "what is regressed on: an image of the next state (sampled), the batch mean of that state (mean), or state "
+        "means relaxed along the training actions (relaxed; in worlds of poses, means over the views of a thing)",
         "target",
     )
     target_encoder: Literal["ema", "stop-gradient", "shared"] = knob(
@@ -162,7 +174,8 @@ class Config:
         "ema: moving average of the encoder; stop-gradient: the encoder, detached; shared: the encoder, with gradient",
     )
     ema_decay: float = knob(0.996, "decay of the moving average")
-    relax_steps: int = knob(20, "relaxation steps for --target relaxed")
+    relax_steps: int = knob(20, "relaxation steps for --target relaxed, where states are labelled")
+    views: int = knob(12, "worlds of poses, --target relaxed: views of a thing that are drawn together")
 
     invariance: float = knob(25.0, "weight of the distance to the target", "loss")
     regulariser: Regulariser = knob("vicreg", "what keeps latents from collapsing")
@@ -198,10 +211,11 @@ class Config:
             object.__setattr__(self, "size", str(sides[0]) if sides[0] == sides[1] else f"{sides[0]}x{sides[1]}")
         for f in dataclasses.fields(self):
             object.__setattr__(self, f.name, _typed(f.name, getattr(self, f.name)))
-        for name in ("width", "latent", "epochs", "batch_size", "validation", "walk"):
-            self._at_least(name, 2 if name in ("batch_size", "latent") else 1)
-        for name in ("relax_steps", "shift", "invariance", "variance", "covariance", "sigreg", "consistency",
-                     "weight_decay"):  # fmt: skip
+        for name in ("width", "latent", "epochs", "batch_size", "validation", "walk", "views"):
+            self._at_least(name, 2 if name in ("batch_size", "latent", "views") else 1)
+        self._at_least("held_out_things", -1)
+        for name in ("tolerance", "relax_steps", "shift", "invariance", "variance", "covariance", "sigreg",
+                     "consistency", "weight_decay"):  # fmt: skip
             self._at_least(name, 0)
         for name in ("lr", "angle_lr", "probe_lr"):
             if not getattr(self, name) > 0:
@@ -247,6 +261,11 @@ class Config:
     def rotates(self) -> bool:
         """Whether the latent action is one of the built-in rotations."""
         return self.action in ROTATIONS
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How the files of a world are read: what `open_world` takes."""
+        return {name: getattr(self, name) for name in ("size", "group", "held_out_things", "tolerance")}
 
     @property
     def own_parts(self) -> dict[str, str]:

@@ -10,7 +10,6 @@ import torch
 from brojepa.config import needs_emnist
 from brojepa.errors import RequestError
 from brojepa.evaluation.evaluator import evaluator
-from brojepa.models import action_sets
 from brojepa.runs import Run
 from brojepa.runs.loading import load
 from brojepa.worlds import World, open_world
@@ -22,8 +21,10 @@ def world_of(run: Run, data_dir: str | Path | None = None, world: World | None =
     facts, name = run.header["world"], run.world_path
     if world is None:
         name = name if data_dir is None or needs_emnist(name) else str(data_dir)
-        size = run.config.size if has_size(name) else ""
-        world = open_world(name, data_dir if needs_emnist(name) else None, size=size)
+        reading = run.config.reading
+        if data_dir is not None and not needs_emnist(name) and not has_size(name):
+            reading.pop("size")
+        world = open_world(name, data_dir if needs_emnist(name) else None, **reading)
     if (world.n, list(world.shape)) != (facts["states"], facts["shape"]):
         both = ((world.n, world.shape), (facts["states"], facts["shape"]))
         given, wanted = (f"{n} states, {'x'.join(map(str, shape))}" for n, shape in both)
@@ -52,7 +53,7 @@ def evaluate_run(
     model = load(run.path, device, trust=trust)
     config, facts, world = run.config, run.header["world"], world_of(run, data_dir, world)
     train, _ = world.hold_out(config.validation, torch.Generator().manual_seed(run.header["seed"]))
-    train_actions, test_actions = action_sets(config, world.group, world.actions)
+    train_actions, test_actions = world.action_sets(config)
     measured = evaluator(world, train_actions, test_actions).test(model, train)
     same = all(facts.get(key) == value for key, value in world.facts.items() if key != "name")
     return {"world": world.title, "same_images": same, "zero_shot_kind": model.zero_shot_kind(test_actions), **measured}

@@ -66,10 +66,10 @@ class Source:
     @cached_property
     def test(self) -> Split:
         parts.check_trust(self.run.own_parts, self.run.path, self.trust)
-        name, size = self.run.world_path, self.config.size
-        place = f"{name} {size}"
+        name, reading = self.run.world_path, self.config.reading
+        place = f"{name} {reading}"
         if place not in self.worlds:
-            self.worlds[place] = open_world(name, self.data_dir if needs_emnist(name) else None, size=size)
+            self.worlds[place] = open_world(name, self.data_dir if needs_emnist(name) else None, **reading)
         world = self.worlds[place]
         if world.n != self.n:
             raise RequestError(

@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 from brojepa.figures import style
 from brojepa.groups import Element, Group
 from brojepa.presets import preset, recommended
-from brojepa.worlds import Batch, Sampling, World
+from brojepa.worlds import Batch, World
 
 ROWS, OTHERS = 4, 3  # contexts, and actions shown beside those trained on
 ARROW, GAP, HEAD = 0.8, 0.15, 0.5  # the way to the next images, between two of them, and above; in image heights
@@ -72,8 +72,7 @@ def draw(world: World, actions: Sequence[Element], trained: Sequence[Element], s
 
 def _batch(world: World, actions: Sequence[Element], seed: int) -> Batch:
     """Contexts of the test split with every action."""
-    transitions = world.transitions(world.test, actions, Sampling(every_action=True))
-    return transitions.batch(transitions.draw(torch.Generator().manual_seed(seed)), 0, ROWS)
+    return world.examples(actions, ROWS, torch.Generator().manual_seed(seed))
 
 
 def _framed(axes: Axes, image: np.ndarray, x: float, y: float, wide: float) -> None:

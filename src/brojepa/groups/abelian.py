@@ -34,6 +34,10 @@ class Abelian(Group):
         period = torch.tensor(self.periods if self.shape else self.periods[0], device=k.device)
         return period // 2 - (period // 2 - k) % period
 
+    def gap(self, a: Tensor, b: Tensor) -> Tensor:
+        away = self.canonical(self.compose(a, self.inverse(b))).abs().float()
+        return away.sum(-1) if self.shape else away
+
     def candidates(self) -> Tensor:
         k = self.canonical(torch.arange(self.periods[0]).to(self.dtype))
         return k[(2 * k.abs() + (k < 0)).argsort()]

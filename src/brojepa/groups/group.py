@@ -85,6 +85,11 @@ class Group:
         different = self.compose(a, self.inverse(b)) != torch.as_tensor(self.identity, device=b.device)
         return (different.any(-1) if self.shape else different).float()
 
+    def gap(self, a: Tensor, b: Tensor) -> Tensor:
+        """How far apart two elements are, as a person counts: steps of a cycle, added up over the factors of a torus,
+        degrees of a turn, else 0 or 1: [...]."""
+        return self.distance(a, b)
+
     def apply(self, state: Any, k: Any) -> Any:
         """The state, an integer, after action k, for groups that move labelled states."""
         raise NotImplementedError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from torch import nn
 from brojepa import parts
 from brojepa.config import EMBEDDINGS, Config
 from brojepa.errors import RequestError
-from brojepa.groups import Element, Group
+from brojepa.groups import Group
 from brojepa.models import own
 from brojepa.models.actions import BlockRotation, LatentAction, MLPAction, Representation, evenly
 from brojepa.models.consistency import Consistency
@@ -20,12 +19,13 @@ from brojepa.models.jepa import JEPA
 from brojepa.models.model import Model, Task
 from brojepa.models.regularisers import SIGReg, VICReg
 from brojepa.models.supervised import Supervised
-from brojepa.models.targets import BatchMean, EMAEncoder, Relaxed, Sampled, Target
+from brojepa.models.targets import BatchMean, EMAEncoder, OrbitMean, Relaxed, Sampled, Target
+from brojepa.worlds.world import action_sets
 
 
 def build(config: Config, task: Task, generator: torch.Generator, precision: torch.dtype = torch.float32) -> Model:
     """The model that a config describes, with weights drawn from the generator's seed."""
-    if not task.n and (config.method == "supervised" or config.target in ("mean", "relaxed")):
+    if not task.n and (config.method == "supervised" or config.target == "mean"):
         knob = "--method supervised" if config.method == "supervised" else f"--target {config.target}"
         raise RequestError(f"{knob} needs labelled states, {config.world} has none: use --method jepa --target sampled")
     if task.n and config.walk > 1:
@@ -99,6 +99,8 @@ def _target(config: Config, task: Task, action: LatentAction) -> Target:
         return Sampled()
     if config.target == "mean":
         return BatchMean(task.n)
+    if not task.n:
+        return OrbitMean(task.group)
     if task.group.cycle is None:
         raise RequestError(f"--target relaxed is for cycles, not for {task.group}: use mean or sampled")
     return Relaxed(task.n, config.latent, task.group.check(config.train_actions, "--train-actions"), config.relax_steps)
@@ -118,22 +120,3 @@ def _consistency(config: Config, group: Group) -> Consistency | None:
     given = config.composed_actions
     composed = action_sets(config, group)[1] if given is None else group.check(given, "--composed-actions")
     return Consistency(group, composed, group.check(config.train_actions, "--train-actions"), config.consistency)
-
-
-def action_sets(
-    config: Config, group: Group, measured: Sequence[Element] | None = None
-) -> tuple[tuple[Element, ...], tuple[Element, ...]]:
-    """The training and the test actions of a config: by default all that are measured and not trained on."""
-    train = group.check(config.train_actions, "--train-actions")
-    if config.test_actions is None:
-        measured = group.actions if measured is None else measured
-        seen = group.shared(measured, train)
-        return train, tuple(k for k in measured if k not in seen)
-    test = group.check(config.test_actions, "--test-actions")
-    if both := group.shared(test, train):
-        named = ",".join(map(group.write, both))
-        raise RequestError(
-            f"actions {named} are in --train-actions and --test-actions: "
-            "an action trained on cannot be zero-shot, take it out of one"
-        )
-    return train, test

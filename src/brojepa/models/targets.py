@@ -2,7 +2,8 @@
 
 Two choices. Which encoder makes them: `EMAEncoder`, an exponential moving average of the encoder, or the encoder
 itself with the gradient stopped. And which images: one of the next state (`Sampled`, the paper's), the mean over
-those in the batch (`BatchMean`), or a running mean of each state, relaxed along the training actions (`Relaxed`).
+those in the batch (`BatchMean`), or a running mean of each state, relaxed along the training actions (`Relaxed`);
+where states are poses, a mean over the views of a thing that training actions connect (`OrbitMean`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from brojepa.errors import RequestError
+from brojepa.groups import Group
 from brojepa.models.actions import LatentAction
 from brojepa.worlds import Batch
 
@@ -130,3 +132,24 @@ class Relaxed(Target):
             raise RequestError(f"relaxed targets need a rotation, not {type(action).__name__}")
         relaxed = relax(self.means, action.angles, self.actions, self.steps)
         return relaxed[batch.next_states], self.known[batch.next_states]
+
+
+class OrbitMean(Target):
+    """The counterpart of `Relaxed` where states are poses: the mean over the batch's views of a thing that training
+    actions connect, each carried to the pose that is predicted.
+
+    A view in pose h g has the latent rho(h) z if the one in pose g has z, so rho(h)^-1 carries all views of an orbit to
+    one latent, and their mean is what relaxing along the training actions would end at. h is a product of training
+    actions, and rho of a product is the product of the rho: no other action is used, so zero-shot stays strict.
+    """
+
+    def __init__(self, group: Group) -> None:
+        super().__init__()
+        self.group = group
+
+    def forward(self, z, batch, action):
+        if batch.orbit is None or batch.pose is None:
+            raise RequestError("relaxed targets need several views of a thing in a batch, and this world draws none")
+        same = (batch.orbit[:, None] == batch.orbit).to(z.dtype)
+        start = same @ action.act(z, self.group.undone(batch.pose)) / same.sum(1, keepdim=True)
+        return action.act(action.act(start, batch.pose)[:, None], batch.k), None

@@ -53,14 +53,14 @@ class Job:
         cls, name: str, config: Config, seed: int, out: str | Path, data_dir: str | None = None, device: str = "auto",
         known: dict[tuple[str, str], str] | None = None,
     ) -> Job:  # fmt: skip
-        """A job whose world may be own images; `known` remembers by path and size what they were found to be."""
+        """A job whose world may be own images; `known` remembers, by path and how they are read, what they are."""
         path, known, out = knobs.absolute_world(config.world), {} if known is None else known, place(out)
         config = config.replace(world=path)
         if not knobs.is_own_world(path):
             return cls(name, config, seed, out, data_dir, device)
-        images = (path, config.size)
+        images = (path, str(config.reading))
         if images not in known:
-            world = open_world(path, data_dir if knobs.needs_emnist(path) else None, size=config.size)
+            world = open_world(path, data_dir if knobs.needs_emnist(path) else None, **config.reading)
             known[images] = identity(path, world)
         config = Run.identify(out, config, name, seed, known[images])
         return cls(name, config, seed, out, data_dir, device, path)

@@ -39,8 +39,9 @@ def check_worlds(jobs: Iterable[Job]) -> None:
     jobs = [job for job in jobs if not job.run.done]
     for kind, path in sorted({part for job in jobs for part in job.config.own_parts.items()}):
         parts.resolve(kind, path)
-    for world, data_dir, size in sorted({(job.trained.world, job.data_dir or "", job.config.size) for job in jobs}):
-        open_world(world, data_dir or None, size=size)
+    worlds = {(job.trained.world, job.data_dir or "", str(job.config.reading)): job.config.reading for job in jobs}
+    for (world, data_dir, _), reading in sorted(worlds.items(), key=lambda one: one[0]):
+        open_world(world, data_dir or None, **reading)
 
 
 @dataclass

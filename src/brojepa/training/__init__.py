@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from brojepa.config import Config, absolute_world, is_own_world
+from brojepa.config import Config, absolute_world, flag, is_own_world
 from brojepa.errors import RequestError
 from brojepa.presets import RECOMMENDED, preset
 from brojepa.runs import Run
@@ -67,11 +67,13 @@ def train(
         path = None
         if in_memory is None:
             path = absolute_world(config.world)
-            opened = open_world(path, data_dir, size=config.size)
+            opened = open_world(path, data_dir, **config.reading)
             config = Run.identify(out, config.replace(world=path), name, seed, identity(path, opened))
         else:
-            if config.size:
-                raise RequestError(f"--size {config.size} is for a folder of images, {in_memory.name} is in memory")
+            if given := [name for name, value in config.reading.items() if value != getattr(Config(), name)]:
+                raise RequestError(
+                    f"{flag(given[0])} is for images that are read, {in_memory.name} is in memory: leave it out"
+                )
             opened, config = in_memory, config.replace(world=identity(None, in_memory))
         run = Run.locate(out, config, name, seed)
         run.check({"config": config.to_dict(), "seed": seed, "world": opened.facts})

@@ -25,7 +25,7 @@ from brojepa.config import Config, world_code
 from brojepa.errors import Interrupted, RequestError, RunError
 from brojepa.evaluation import collapsed, evaluator
 from brojepa.files import COUNT, LIST, NUMBER, TABLE, is_a, write_json
-from brojepa.models import Model, Task, action_sets, build, spectral
+from brojepa.models import Model, Task, build, spectral
 from brojepa.presets import PRESETS
 from brojepa.runs import Run, checkpoint, devices, loading
 from brojepa.training import optimiser
@@ -46,7 +46,7 @@ class Learner:
         """`precision` is the one that an earlier part of the same run computed in."""
         self.config, self.world, self.seed = config, world, seed
         self.placement = devices.place(config, device, precision)
-        self.train_actions, self.test_actions = action_sets(config, world.group, world.actions)
+        self.train_actions, self.test_actions = world.action_sets(config)
         self.evaluator = evaluator(world, self.train_actions, self.test_actions)
         self.generator = torch.Generator().manual_seed(seed)
         train, held = world.hold_out(config.validation, self.generator)

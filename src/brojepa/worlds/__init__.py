@@ -7,9 +7,10 @@ from brojepa.worlds.batches import Batch, Sampling, Split, Transitions
 from brojepa.worlds.labelled import LabelledTransitions
 from brojepa.worlds.poses import PoseTransitions, PoseWorld
 from brojepa.worlds.sources import known_split, open_world, search_path
+from brojepa.worlds.views import Views, ViewWorld
 from brojepa.worlds.world import World
 
 __all__ = [
-    "Batch", "LabelledTransitions", "PoseTransitions", "PoseWorld", "Sampling", "Split", "Transitions", "World",
-    "known_split", "open_world", "search_path",
+    "Batch", "LabelledTransitions", "PoseTransitions", "PoseWorld", "Sampling", "Split", "Transitions", "ViewWorld",
+    "Views", "World",    "known_split", "open_world", "search_path",
 ]  # fmt: skip

@@ -30,6 +30,11 @@ class Split:
     def to(self, device: torch.device) -> Split:
         return Split(self.images.to(device), self.states.to(device))
 
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        """Everything that it holds."""
+        return self.images, self.states
+
     def hold_out(self, count: int, n: int, generator: torch.Generator) -> tuple[Split, Split]:
         """Split off `count` images (a fifth of all at most), every state in proportion and at least one of each.
 
@@ -60,6 +65,8 @@ class Batch:
     next_states: where these lead, [batch, actions].
     targets: images of the next states, [batch * actions, c, h, w], or None where none were drawn.
     rows, target_rows: where contexts and targets lie in their split, [batch] and [batch, actions], if they lie there.
+    orbit, pose: which contexts show the same thing in poses that training actions connect, by a number each, [batch],
+        and the element that leads to each from one of them, [batch, ...]; None where no such views were drawn.
     """
 
     images: Tensor
@@ -69,6 +76,8 @@ class Batch:
     targets: Tensor | None
     rows: Tensor | None = None
     target_rows: Tensor | None = None
+    orbit: Tensor | None = None
+    pose: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -80,11 +89,12 @@ class Sampling:
     walk: int = 1
     shift: int = 0
     warp: float = 0.0
+    views: int = 1
     with_targets: bool = True
 
     @classmethod
     def of(cls, config: Config, with_targets: bool) -> Sampling:
-        names = ("every_action", "even_states", "walk", "shift", "warp")
+        names = ("every_action", "even_states", "walk", "shift", "warp", "views")
         return cls(**{name: getattr(config, name) for name in names}, with_targets=with_targets)
 
     @property

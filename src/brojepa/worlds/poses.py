@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from brojepa.errors import RequestError
 from brojepa.groups import Element, Group
+from brojepa.worlds import brought
 from brojepa.worlds.batches import PLAIN, Batch, Sampling, Split, Transitions
+from brojepa.worlds.views import ViewWorld
 from brojepa.worlds.world import World
 
+REPEATS, WORDS = 36, 3  # an orbit's views: how many training actions lead to one, each repeated fewer times than this
 STAY = 0.9  # the chance that the next step of a walk repeats the action of the last: it gets somewhere
 
 Show = Callable[[Split, Tensor], Tensor]
@@ -40,6 +44,51 @@ class PoseWorld(World):
     contexts: int = field(kw_only=True, default=1)
     views: int = field(kw_only=True, default=0)
 
+    @classmethod
+    def from_arrays(  # pyright: ignore[reportIncompatibleMethodOverride]
+        cls, name: str, images: Any, things: Any, poses: Any, group: Group | str, *, held_out_things: int = 0,
+        tolerance: float = 0.0,
+    ) -> ViewWorld:  # fmt: skip
+        """A world of views that exist as images: a turntable, photographs from known viewpoints.
+
+        Args:
+            name: what the world is called.
+            images: as `World.from_arrays` takes them.
+            things: integers [count], which thing an image shows. Views may be missing for some things.
+            poses: in which pose, [count, ...]: integers for Z72, degrees for SO2, unit quaternions w, x, y, z for SO3.
+            group: the group of the poses, or its name.
+            held_out_things: how many things are for test alone, drawn once and for all.
+            tolerance: of a continuous group, degrees up to which the action between two views counts as one that is
+                trained on.
+
+        Returns:
+            A world in which action k leads from a view in pose g to that of the same thing in pose k g.
+        """
+        return brought.poses(
+            name, images, things, poses, group, held_out_things=held_out_things, tolerance=tolerance
+        )  # fmt: skip
+
+    @classmethod
+    def from_recording(
+        cls, name: str, images: Any, actions: Any, episode: Any, group: Group | str, *, held_out_things: int = -1,
+        tolerance: float = 0.0,
+    ) -> ViewWorld:  # fmt: skip
+        """A world of recorded episodes. Training uses single steps; zero-shot is every composition of several.
+
+        Args:
+            name: what the world is called.
+            images: the frames, as `World.from_arrays` takes them; those of an episode follow one another.
+            actions: what leads from each frame to the next, [count, ...], elements of the group. That of the last frame
+                of an episode is not looked at.
+            episode: integers [count], which episode a frame is of.
+            group: the group of the actions, or its name.
+            held_out_things: how many episodes are for test alone; -1 is a fifth of them.
+            tolerance: as in `from_arrays`.
+        """
+        return brought.recording(
+            name, images, actions, episode, group, held_out_things=held_out_things, tolerance=tolerance
+        )  # fmt: skip
+
     @property
     def actions(self) -> tuple[Element, ...]:
         return self.measured
@@ -50,15 +99,81 @@ class PoseWorld(World):
             return self.train, self.train
         return self.train.hold_out(count, int(self.train.states.max()) + 1, generator)
 
-    def transitions(self, split: Split, actions: Sequence[Element], sampling: Sampling) -> PoseTransitions:
+    def transitions(self, split: Split, actions: Sequence[Element], sampling: Sampling) -> Transitions:
         if sampling != sampling.plain:
             flags = "--shift, --warp and --even-states"
             raise RequestError(f"{flags} are for labelled states, not for poses of {self.group}")
-        return PoseTransitions(self, split, actions, sampling)
+        return (PoseTransitions if sampling.with_targets else OrbitTransitions)(self, split, actions, sampling)
 
     @property
     def plain(self) -> bool:
         return False
+
+
+def powers(group: Group, actions: Tensor) -> Tensor:
+    """Each action repeated 0, 1, ..., REPEATS - 1 times, [actions, REPEATS, ...]."""
+    table = [torch.as_tensor(group.identity, dtype=group.dtype).expand(actions.shape)]
+    for _ in range(REPEATS - 1):
+        table.append(group.compose(actions, table[-1]))
+    return torch.stack(table, 1)
+
+
+@dataclass(frozen=True)
+class OrbitDraw:
+    """An epoch of views, several in a row of one thing: context [count], which orbit [count], the pose the orbit starts
+    from and what leads from there to the view, [count, ...] each, and k [count, actions, ...]."""
+
+    context: Tensor
+    orbit: Tensor
+    start: Tensor
+    pose: Tensor
+    k: Tensor
+
+
+class OrbitTransitions(Transitions):
+    """Draws views of things, `views` in a row of one: the first in a pose uniform over the group, the others where
+    training actions lead from it, WORDS of them, each repeated any number of times. So far poses are in one batch with
+    near ones, and nothing but training actions leads from one to another."""
+
+    def __init__(self, world: PoseWorld, split: Split, actions: Sequence[Element], sampling: Sampling) -> None:
+        if sampling.walk > 1:
+            raise RequestError(f"--walk {sampling.walk} is for --target sampled; relaxed targets have --views")
+        self.world, self.split, self.sampling = world, split, sampling
+        self.group: Group = world.group
+        self.actions = self.group.tensor(actions)
+        self.powers = powers(self.group, self.actions)
+
+    def __len__(self) -> int:
+        return max(len(self.split), self.world.views * self.sampling.views)
+
+    def draw(self, generator: torch.Generator) -> OrbitDraw:
+        count, device, views = len(self), self.split.images.device, self.sampling.views
+        orbits = -(-count // views)
+        orbit = torch.arange(orbits).repeat_interleave(views)[:count]
+        thing = torch.randperm(max(orbits, len(self.split)), generator=generator)[:orbits] % len(self.split)
+        start = self.group.sample(orbits, generator)
+        pose = self.powers[0, 0].expand(count, *self.group.shape)
+        for _ in range(WORDS):
+            which = torch.randint(len(self.actions), (count,), generator=generator)
+            times = torch.randint(REPEATS, (count,), generator=generator)
+            pose = self.group.compose(self.powers[which, times], pose)
+        k = drawn_actions(self.actions, count, self.sampling.every_action, generator)
+        return OrbitDraw(*(t.to(device) for t in (thing[orbit], orbit, start[orbit], pose, k)))
+
+    def batch(self, draw: OrbitDraw, start: int, stop: int) -> Batch:
+        rows = slice(start, stop)
+        things, pose, k = self.split[draw.context[rows]], draw.pose[rows], draw.k[rows]
+        images = self.world.show(things, self.group.compose(pose, draw.start[rows]))
+        states = things.states
+        after = states[:, None].expand(k.shape[:2])
+        return Batch(images, states, k, after, None, orbit=draw.orbit[rows], pose=self.group.canonical(pose))
+
+
+def drawn_actions(actions: Tensor, count: int, every: bool, generator: torch.Generator) -> Tensor:
+    """For each of `count` contexts all actions, or one drawn at random: [count, actions, ...]."""
+    if every:
+        return actions.expand(count, *actions.shape)
+    return actions[torch.randint(len(actions), (count, 1), generator=generator)]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from brojepa import parts
 from brojepa.config import WORLDS, is_own_world, needs_emnist, parse_size, world_code, world_folder
 from brojepa.errors import MissingData, RequestError, unknown
 from brojepa.files import cache_dir, place
-from brojepa.worlds import derived, folder, idx
+from brojepa.worlds import brought, derived, folder, idx
 from brojepa.worlds.arrays import every_fifth
 from brojepa.worlds.world import World, content_sum
 
@@ -50,6 +51,15 @@ EMNIST = Layout(
     transposed=True,
     first_label=1,
 )
+KEYS = {
+    "poses": ("images", "things", "poses"),
+    "recording": ("images", "actions", "episode"),
+    "labels": ("images", "labels"),
+}
+"""What an .npz holds, by kind of world."""
+COLUMNS = ("pixels", "action", "ep_offset", "ep_len")
+HDF5 = (".h5", ".hdf5")
+VIEWS: dict[str, Any] = {"group": "", "held_out_things": -1, "tolerance": 0.0}
 BUNDLED = Path(__file__).parent / "mnist"
 LETTERS = 26
 
@@ -72,16 +82,30 @@ def search_path(data_dir: str | Path | None) -> list[Path]:
     return [base, base / "emnist-letters", base / "emnist", base / "EMNIST" / "raw"]
 
 
-def open_world(name: str, data_dir: str | Path | None = None, *, size: str | int = "") -> World:
+def open_world(
+    name: str, data_dir: str | Path | None = None, *, size: str | int = "", group: str = "", held_out_things: int = -1,
+    tolerance: float = 0.0,
+) -> World:  # fmt: skip
     """The world of a name in `WORLDS`, some states of one (`mnist:0-6`), the one at a path (a directory with a
-    sub-folder of images per state or of IDX files, or an .npz), or the one that own code makes (`package.module:name`).
+    sub-folder of images per state or of IDX files, an .npz, or a recording in HDF5), or the one that own code makes
+    (`package.module:name`).
 
     Args:
         name: the name or the path.
         data_dir: where EMNIST lies.
         size: what the images of a folder are resized to, N or HxW.
+        group: the group of poses or of a recording, where its file does not say.
+        held_out_things: how many things, or episodes, are for test alone; -1 is none of the things, a fifth of the
+            episodes.
+        tolerance: degrees up to which two actions of a continuous group count as one; 0 leaves it to the world.
     """
     base, _, rest = name.partition(":")
+    views = {"group": group, "held_out_things": held_out_things, "tolerance": tolerance}
+    if views != VIEWS and not has_views(name):
+        flag = next(key for key in views if views[key] != VIEWS[key])
+        raise RequestError(
+            f"--{flag.replace('_', '-')} {views[flag]} is for poses and recordings, {name} is neither: leave it out"
+        )
     if size != "" and not has_size(name):
         raise RequestError(f"--size {size} is for a folder of images, {name} is none: leave it out")
     if data_dir and not needs_emnist(name):
@@ -97,7 +121,7 @@ def open_world(name: str, data_dir: str | Path | None = None, *, size: str | int
         layout = _layout(path)
         return _from_directory(path.resolve().name, path, layout) if layout else folder.read(path, parse_size(size))
     if path.is_file():
-        return _from_npz(path)
+        return _from_hdf5(path, views) if path.suffix.lower() in HDF5 else _from_npz(path, views)
     if parts.is_path(name):
         world = parts.make("world", name)
         if not isinstance(world, World):
@@ -107,10 +131,15 @@ def open_world(name: str, data_dir: str | Path | None = None, *, size: str | int
         raise RequestError(f"world {name} was made in Python and is not on disk: pass it again as world=...")
     if os.sep in name or path.suffix:
         raise RequestError(
-            f"no world at {name}: give a directory with a sub-folder of images per state or of IDX files, or an .npz "
-            "with images and labels"
+            f"no world at {name}: give a directory with a sub-folder of images per state or of IDX files, an .npz with "
+            "images and labels, poses or actions, or a recording in HDF5"
         )
     raise unknown("world", name, WORLDS)
+
+
+def has_views(name: str) -> bool:
+    """Whether a world is a file, which may hold poses or a recording."""
+    return name.partition(":")[0] not in WORLDS and place(name).is_file()
 
 
 def has_size(name: str) -> bool:
@@ -206,19 +235,29 @@ def _from_directory(name: str, directory: Path, layout: Layout, n: int | None = 
     return World.from_arrays(name, (arrays[0], arrays[1]), (arrays[2], arrays[3]), n=n, source=source)
 
 
-def _from_npz(path: Path) -> World:
-    """images, labels, and test_images, test_labels; without the latter every fifth image of a state is for test."""
+def _from_npz(path: Path, views: dict[str, Any]) -> World:
+    """images, labels, and test_images, test_labels; without the latter every fifth image of a state is for test. Or
+    images, things, poses and group; or images, actions, episode and group."""
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             data = {key: file[key] for key in file.files}
     except Exception as error:  # a damaged zip raises any of a dozen kinds, and np.load opens more than .npz
         raise RequestError(f"{path} is not a readable .npz file ({error})") from None
-    missing = [key for key in ("images", "labels") if key not in data]
+    kind = next((kind for kind, (_, *keys) in KEYS.items() if any(key in data for key in keys)), "labels")
+    missing = [key for key in KEYS[kind] if key not in data]
     if missing:
-        raise RequestError(f"{path} lacks {' and '.join(missing)}: it holds {', '.join(data) or 'nothing'}")
+        others = kind == "labels" and "images" in data
+        hint = "; or things and poses, or actions and episode, in place of labels" if others else ""
+        raise RequestError(f"{path} lacks {' and '.join(missing)}: it holds {', '.join(data) or 'nothing'}{hint}")
     digest = hashlib.sha256()
     for key in sorted(data):
         digest.update(key.encode() + np.ascontiguousarray(data[key]).tobytes())
+    if kind != "labels":
+        views = {**views, "group": _group(path, views["group"], str(data.get("group", "")))}
+        read = brought.poses if kind == "poses" else brought.recording
+        return read(path.stem, *(data[key] for key in KEYS[kind]), **views, source={"sha256": digest.hexdigest()})
+    if views != VIEWS:
+        raise RequestError(f"{path} holds labelled images: --group, --held-out-things and --tolerance are for poses")
     images, labels = data["images"], data["labels"]
     if labels.ndim != 1 or images.shape[:1] != labels.shape:
         raise RequestError(f"{path}: {images.shape} images but {labels.shape} labels, need one label per image")
@@ -230,3 +269,47 @@ def _from_npz(path: Path) -> World:
         held = every_fifth(labels)
         train, test = (images[~held], labels[~held]), (images[held], labels[held])
     return World.from_arrays(path.stem, train, test, source={"sha256": digest.hexdigest()})
+
+
+def _group(path: Path, given: str, held: str) -> str:
+    """The group that a flag names, or the file itself."""
+    if given and held and given != held:
+        raise RequestError(f"--group {given}: {path} says {held}, leave the flag out")
+    if not given and not held:
+        raise RequestError(f"{path} does not say which group its actions are of: name it, as in --group Z72")
+    return given or held
+
+
+def _from_hdf5(path: Path, views: dict[str, Any]) -> World:
+    """A recording with the columns of stable-worldmodel: pixels and action, one row per frame, ep_offset and ep_len,
+    one per episode. The group is an attribute or a flag."""
+    try:
+        import h5py
+    except ImportError:
+        raise RequestError(f"{path}: HDF5 needs h5py: pip install 'brojepa[hdf5]'") from None
+    try:
+        with h5py.File(path, "r") as file:
+            held = str(file.attrs.get("group", ""))
+            missing = [key for key in COLUMNS if key not in file]
+            if missing:
+                raise RequestError(f"{path} lacks {' and '.join(missing)}: it holds {', '.join(file) or 'nothing'}")
+            data = {key: np.asarray(file[key]) for key in COLUMNS}
+    except OSError as error:
+        raise RequestError(f"{path} is not a readable HDF5 file ({' '.join(str(error).split())})") from None
+    offset, length = (data[key].reshape(-1) for key in COLUMNS[2:])
+    total = len(data["pixels"])
+    fits = offset.shape == length.shape and length.dtype.kind in "iu" and offset.dtype.kind in "iu"
+    if not fits or (length < 0).any() or (offset < 0).any() or (offset + length > total).any():
+        raise RequestError(f"{path}: ep_offset and ep_len reach beyond the {total} frames, or are no whole numbers")
+    order = np.argsort(offset, kind="stable")
+    if (offset[order][1:] < (offset + length)[order][:-1]).any():
+        raise RequestError(f"{path}: two episodes of ep_offset and ep_len share frames")
+    rows = np.concatenate([np.arange(o, o + n) for o, n in zip(offset[order], length[order], strict=True)] or [[]])
+    rows = rows.astype(np.int64)
+    episode = np.repeat(np.arange(len(order)), length[order])
+    digest = hashlib.sha256()
+    for key in COLUMNS:
+        digest.update(key.encode() + np.ascontiguousarray(data[key]).tobytes())
+    views = {**views, "group": _group(path, views["group"], held)}
+    sums = {"sha256": digest.hexdigest()}
+    return brought.recording(path.stem, data["pixels"][rows], data["action"][rows], episode, **views, source=sums)

@@ -14,10 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from brojepa.config import Config
 from brojepa.errors import RequestError
 from brojepa.groups import Cyclic, Element, Group
 from brojepa.worlds.arrays import as_arrays, every_fifth, from_items
-from brojepa.worlds.batches import Sampling, Split, Transitions
+from brojepa.worlds.batches import Batch, Sampling, Split, Transitions
 from brojepa.worlds.labelled import LabelledTransitions
 
 
@@ -52,6 +53,15 @@ class World:
     def actions(self) -> tuple[Element, ...]:
         """The actions that are measured."""
         return self.group.actions
+
+    def action_sets(self, config: Config) -> tuple[tuple[Element, ...], tuple[Element, ...]]:
+        """The actions trained on and held out, plain elements."""
+        return action_sets(config, self.group, self.actions)
+
+    def examples(self, actions: Sequence[Element], rows: int, generator: torch.Generator) -> Batch:
+        """A few test images with every action, and an image of what each leads to, as training draws them."""
+        transitions = self.transitions(self.test, actions, Sampling(every_action=True))
+        return transitions.batch(transitions.draw(generator), 0, rows)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -174,6 +184,25 @@ class World:
         return cls.from_arrays(name, pairs[0], pairs[1], n=n, names=names)
 
 
+def action_sets(
+    config: Config, group: Group, measured: Sequence[Element] | None = None
+) -> tuple[tuple[Element, ...], tuple[Element, ...]]:
+    """The training and the test actions of a config: by default all that are measured and not trained on."""
+    train = group.check(config.train_actions, "--train-actions")
+    if config.test_actions is None:
+        measured = group.actions if measured is None else measured
+        seen = group.shared(measured, train)
+        return train, tuple(k for k in measured if k not in seen)
+    test = group.check(config.test_actions, "--test-actions")
+    if both := group.shared(test, train):
+        named = ",".join(map(group.write, both))
+        raise RequestError(
+            f"actions {named} are in --train-actions and --test-actions: "
+            "an action trained on cannot be zero-shot, take it out of one"
+        )
+    return train, test
+
+
 def _split(name: str, part: str, images: np.ndarray, labels: np.ndarray, n: int) -> Split:
     where = f"{name}, {part} split"
     if len(labels) and not 0 <= labels.min() <= labels.max() < n:
@@ -205,7 +234,7 @@ def content_sum(*splits: Split) -> str:
     """The sha256 of images and states: what a world is known by, wherever it lies."""
     digest = hashlib.sha256()
     for split in splits:
-        for part in (split.images, split.states):
+        for part in split.parts:
             digest.update(f"{part.dtype} {tuple(part.shape)}".encode())
             digest.update(part.contiguous().numpy().data)
     return digest.hexdigest()

@@ -1,0 +1,122 @@
+"""Exact evaluation on views that were brought: is the view that an action leads to found among those of its thing?
+
+From each view the action to each other is carried out on its latent, and the views of the thing are ranked by their
+distance to the result. Right is every view in the true pose. Counted are hit@1, hit@5, the mean of 1 / rank (MRR) and
+how far the pose that comes first is from the true one: steps of a cycle, degrees of a turn.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from brojepa.evaluation.accuracy import evaluating
+from brojepa.evaluation.collapse import collapse_signs
+from brojepa.evaluation.evaluator import Evaluator, evaluator
+from brojepa.evaluation.retrieval import Ranks
+from brojepa.groups.group import SAME
+from brojepa.models import Model
+from brojepa.worlds import Batch, Split, Views, ViewWorld
+
+PAIRS = 200_000  # pairs of views that are measured at most, as many of each thing
+VALIDATED = 20_000  # the same after an epoch
+HORIZON = 10  # steps of a recording that are composed at most
+ENTRIES = 2**21  # of the pair-by-view matrix held at once
+
+
+@evaluator.register(ViewWorld)
+class ViewEvaluator(Evaluator):
+    """How a world of views is measured."""
+
+    world: ViewWorld
+
+    def validate(self, model: Model, held: Split, batch: Batch) -> dict[str, Any]:
+        z = model.encode(batch.images)
+        z_target = z
+        if batch.targets is not None:
+            z_target = model.target_latents(batch.targets).unflatten(0, batch.next_states.shape)
+        assert isinstance(held, Views)
+        found = self._measure(model, held, VALIDATED)
+        return {
+            "validation_loss": float(model.validate(z, z_target, batch)),
+            "seen": found["metrics"]["seen"],
+            "zero_shot": found["metrics"]["zero_shot"],
+            "median_error": (found["retrieval"]["zero_shot"] or {}).get("median_error"),
+            **collapse_signs(z),
+        }
+
+    def test(self, model: Model, train: Split) -> dict[str, Any]:
+        with evaluating(model):
+            return self._measure(model, self.world.test, PAIRS)
+
+    def _measure(self, model: Model, views: Views, most: int) -> dict[str, Any]:
+        world, group = self.world, self.world.group
+        things = views.states.unique()
+        found = [measure_thing(model, world, views.of(thing[None]), max(1, most // len(things))) for thing in things]
+        rank, error, k, steps, share = (torch.cat(part) for part in zip(*found, strict=True))
+        seen = steps == 1 if world.recorded is not None else world.trained(k, self.train_actions)
+        still = group.distance(k, torch.as_tensor(group.identity, dtype=group.dtype).expand(k.shape)) <= SAME
+        unseen = ~world.trained(k, self.train_actions) & ~still
+        ranks = Ranks(rank[:, None], error[:, None])
+        summaries = {"seen": _summary(ranks, seen), "zero_shot": _summary(ranks, unseen)}
+        hits = {name: summary and summary["hit1"] for name, summary in summaries.items()}
+        by_action = {}
+        if group.order is not None:
+            place = group.residue(k)
+            for one in (*self.train_actions, *self.test_actions):
+                rows = _summary(ranks, place == group.residue(group.tensor([one]))[0])
+                by_action |= {group.write(one): rows} if rows else {}
+        retrieval: dict[str, Any] = {
+            "things": len(things), "views": len(views), "pairs": len(rank), "held_out_things": world.held_out,
+            "trained_on": "other things" if world.held_out else "the same things", **summaries,
+        }  # fmt: skip
+        if world.recorded is not None:
+            by_steps = {h: _summary(ranks, steps == h) for h in range(1, HORIZON + 1)}
+            retrieval["by_steps"] = {str(h): summary for h, summary in by_steps.items() if summary}
+        return {
+            "metrics": {
+                "train": None, "seen": hits["seen"], "zero_shot": hits["zero_shot"], "rollout": None, "knn": None,
+            },
+            "retrieval": retrieval,
+            "per_action": {name: row["hit1"] for name, row in by_action.items()},
+            "error_per_action": {name: row["median_error"] for name, row in by_action.items()},
+            "chance": float(share.double().mean()),
+        }  # fmt: skip
+
+
+def _summary(ranks: Ranks, rows: Tensor) -> dict[str, float] | None:
+    some = rows.nonzero()[:, 0]
+    return Ranks(ranks.rank[some], ranks.error[some]).summary([0]) if len(some) else None
+
+
+def measure_thing(model: Model, world: ViewWorld, views: Views, most: int) -> tuple[Tensor, ...]:
+    """Up to `most` pairs of views of one thing, spread over all: the rank of the best right view, how far the first is
+    from the true pose, the action [pairs, ...], the steps of a recording between the two (0 where it is none), and the
+    share of views that are right; [pairs] each, on the CPU."""
+    group, device = world.group, model.device
+    views = views.to(device)
+    z, poses = model.encode(views.images), views.poses
+    count = len(views)
+    if world.recorded is None:
+        start, stop = (~torch.eye(count, dtype=torch.bool)).nonzero().unbind(1)
+    else:
+        steps = torch.arange(1, min(HORIZON, count - 1) + 1)
+        start = torch.arange(count).repeat_interleave(len(steps))
+        stop = start + steps.repeat(count)
+        start, stop = start[stop < count], stop[stop < count]
+    spread = torch.linspace(0, len(start) - 1, min(most, len(start))).round().long()
+    start, stop = start[spread].to(device), stop[spread].to(device)
+    k = group.canonical(group.compose(poses[stop], group.inverse(poses[start])))
+    parts = []
+    for i, j, act in zip(*(x.split(max(1, ENTRIES // count)) for x in (start, stop, k)), strict=True):
+        away = torch.cdist(model.act(z[i], act), z)
+        off = group.gap(poses[j][:, None], poses[None])
+        right = off <= SAME
+        best = away.masked_fill(~right, torch.inf).amin(1, keepdim=True)
+        rank = 1 + ((away <= best) & ~right).sum(1)  # of views as near, a right one comes last
+        parts.append((rank, off.gather(1, away.argmin(1, keepdim=True))[:, 0], right.float().mean(1)))
+    rank, error, share = (torch.cat(part).cpu() for part in zip(*parts, strict=True))
+    steps = (stop - start).cpu() if world.recorded is not None else torch.zeros(len(rank), dtype=torch.long)
+    return rank, error, k.cpu(), steps, share
