@@ -10,7 +10,7 @@ from brojepa.config import Config
 from brojepa.errors import RequestError
 from brojepa.models import JEPA, Supervised, Task
 from brojepa.models.build import build
-from brojepa.presets import PRESETS, RECOMMENDED, preset, recommended
+from brojepa.presets import AUTO, PRESETS, RECOMMENDED, preset, recommended
 
 # The rows of the paper's two tables, by name.
 TABLES = {
@@ -41,7 +41,7 @@ OTHER_GROUPS = {"torus": "Z10xZ10", "rotation": "SO2", "dihedral": "D4", "pose":
 def test_the_presets_are_the_papers_38_rows_and_ours():
     assert len(PAPER) == 38
     beyond = {f"{world}/{kind}" for world in OTHER_GROUPS for kind in ("fast", "additive")}
-    assert set(PRESETS) == {*PAPER, *OURS, *beyond}
+    assert set(PRESETS) == {*PAPER, *OURS, *beyond, AUTO}
 
 
 @pytest.mark.parametrize("world", OTHER_GROUPS)
@@ -135,8 +135,9 @@ def test_an_unknown_preset_is_refused_with_the_nearest():
         preset("mnist/bro-mlp-mfr-fixd")
 
 
-def test_a_world_of_ones_own_starts_from_the_recommended_preset():
+def test_a_world_of_ones_own_starts_from_the_robust_preset():
     assert RECOMMENDED in PRESETS
     assert recommended("emnist") == "emnist/fast"
-    assert recommended("mnist") == recommended("/some/where") == RECOMMENDED
+    assert recommended("mnist") == recommended("mnist:0-6") == RECOMMENDED
+    assert recommended("/some/where") == AUTO
     assert isinstance(preset(RECOMMENDED), Config)

@@ -190,6 +190,7 @@ class Config:
     composed_actions: Actions | None = knob(None, "actions composed by that loss; default: the test actions")
 
     epochs: int = knob(25, "passes over the training images", "training")
+    repeat: int = knob(1, "show each training image this often per epoch: for few images, in place of many epochs")
     batch_size: int = knob(128, "context images per step")
     every_action: bool = knob(False, "apply every training action to every context image, not one drawn at random")
     even_states: bool = knob(False, "show every state equally often, however many images it has")
@@ -211,7 +212,7 @@ class Config:
             object.__setattr__(self, "size", str(sides[0]) if sides[0] == sides[1] else f"{sides[0]}x{sides[1]}")
         for f in dataclasses.fields(self):
             object.__setattr__(self, f.name, _typed(f.name, getattr(self, f.name)))
-        for name in ("width", "latent", "epochs", "batch_size", "validation", "walk", "views"):
+        for name in ("width", "latent", "epochs", "repeat", "batch_size", "validation", "walk", "views"):
             self._at_least(name, 2 if name in ("batch_size", "latent", "views") else 1)
         self._at_least("held_out_things", -1)
         for name in ("tolerance", "relax_steps", "shift", "invariance", "variance", "covariance", "sigreg",

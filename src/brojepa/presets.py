@@ -88,6 +88,8 @@ FAST = Config(
     checkpoint="last",
 )
 
+ROBUST = FAST.replace(action="mfr-fixed", angle_lr=1.0, target="relaxed", epochs=12)
+
 TORUS = FAST.replace(
     world="torus", train_actions=("1:0", "-1:0", "0:1", "0:-1"), action="mfr-fixed", angle_lr=1.0, epochs=4
 )
@@ -103,6 +105,7 @@ POSES = Config(
     schedule="one-cycle",
     checkpoint="last",
 )
+VIEWS = POSES.replace(target="relaxed", every_action=False)
 ROTATION = POSES.replace(world="rotation", train_actions=(-10, 10))
 DIHEDRAL = POSES.replace(world="dihedral", train_actions=("r", "r3", "s"), epochs=3)
 POSE = POSES.replace(
@@ -128,6 +131,7 @@ PRESETS: dict[str, Config] = {
     "pairs/fast": FAST.replace(
         world="pairs", action="mfr-fixed", angle_lr=1.0, target="relaxed", relax_steps=4000, epochs=16
     ),
+    "own/auto": ROBUST,
     "torus/fast": TORUS,
     "rotation/fast": ROTATION,
     "dihedral/fast": DIHEDRAL,
@@ -135,6 +139,8 @@ PRESETS: dict[str, Config] = {
     **{f"{config.world}/additive": config.replace(action="additive") for config in (TORUS, ROTATION, DIHEDRAL, POSE)},
 }
 RECOMMENDED = "mnist/fast"
+AUTO = "own/auto"
+"""Where the recipe for own images starts; `recipes.recipe` chooses the rest by their number, states and size."""
 
 
 def preset(name: str) -> Config:
@@ -146,4 +152,4 @@ def preset(name: str) -> Config:
 def recommended(world: str) -> str:
     """The preset that is the starting point for a world when none is named."""
     own = f"{world.partition(':')[0]}/fast"
-    return own if own in PRESETS else RECOMMENDED
+    return own if own in PRESETS else AUTO

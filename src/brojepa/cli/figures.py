@@ -80,7 +80,7 @@ def _out(given: str | None, paths: list[Path]) -> Path:
 def _train(args: argparse.Namespace) -> None:
     from brojepa.sweep import Job
 
-    jobs = [Job.of(name, config, seed, args.runs_dir, args.data_dir) for name, config, seed in paper_runs()]
+    jobs = [Job.of(name, config.to_dict(), seed, args.runs_dir, args.data_dir) for name, config, seed in paper_runs()]
     here(jobs, at_once(args.jobs))
 
 

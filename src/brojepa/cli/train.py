@@ -7,13 +7,15 @@ import sys
 from pathlib import Path
 
 from brojepa.cli.parser import Parser, add_knobs, add_trust, given_knobs, join_negative, one_seed, preset_list
-from brojepa.presets import RECOMMENDED, preset, recommended
+from brojepa.presets import AUTO, RECOMMENDED, preset, recommended
 
 
 def train(argv: list[str]) -> int:
     """Train a preset, or a config of your own."""
     parser = Parser(prog="brojepa train", description=train.__doc__, epilog=preset_list())
-    parser.add_argument("preset", nargs="?", metavar="PRESET", help=f"a named config; default {RECOMMENDED}")
+    parser.add_argument(
+        "preset", nargs="?", metavar="PRESET", help=f"a named config; default {RECOMMENDED}, for own images {AUTO}"
+    )
     add_knobs(parser)
     run = parser.add_argument_group("run")
     run.add_argument("--seed", default="0", metavar="INT", help="default 0")
@@ -30,7 +32,8 @@ def train(argv: list[str]) -> int:
 
     given = given_knobs(args)
     name = recommended(given.get("world", "mnist")) if args.preset is None else args.preset
-    config = preset(name).replace(**given)
+    if name != AUTO:  # whose knobs are known once the images are
+        preset(name).replace(**given)
     seed = one_seed(args.seed)
 
     from brojepa.training import Callback, JsonLines, LiveTable
@@ -42,7 +45,7 @@ def train(argv: list[str]) -> int:
     if args.profile:
         callbacks.append(Profile(say=(lambda line: None) if args.quiet or args.json else table.say))
     where = {"out": args.out, "data_dir": args.data_dir, "device": args.device}
-    train_run(config, seed=seed, name=name, callbacks=callbacks, **where)
+    train_run(name, seed=seed, callbacks=callbacks, **where, **given)
     return 0
 
 

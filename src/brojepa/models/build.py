@@ -22,6 +22,8 @@ from brojepa.models.supervised import Supervised
 from brojepa.models.targets import BatchMean, EMAEncoder, OrbitMean, Relaxed, Sampled, Target
 from brojepa.worlds.world import action_sets
 
+HIGHEST = 8  # frequency of a latent of poses, where none are named: neighbouring views look alike, and so are smooth
+
 
 def build(config: Config, task: Task, generator: torch.Generator, precision: torch.dtype = torch.float32) -> Model:
     """The model that a config describes, with weights drawn from the generator's seed."""
@@ -30,11 +32,13 @@ def build(config: Config, task: Task, generator: torch.Generator, precision: tor
         raise RequestError(f"{knob} needs labelled states, {config.world} has none: use --method jepa --target sampled")
     if task.n and config.walk > 1:
         raise RequestError(f"--walk {config.walk} is for worlds of poses, {config.world} has labelled states: use 1")
+    if not task.n and config.repeat > 1:
+        raise RequestError(f"--repeat {config.repeat} is for labelled states, {config.world} has none: use --epochs")
     options: dict[str, Any] = {"normalise": config.normalise, "tta": config.tta, "precision": precision}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         encoder = _encoder(config, task)
-        action = _action(config, encoder.dim, task.group)
+        action = _action(config, encoder.dim, task.group, bool(task.n))
         if config.method == "supervised":
             return Supervised(encoder, action, task, **options)
         return JEPA(
@@ -66,15 +70,15 @@ def _encoder(config: Config, task: Task) -> own.Encoder | Pixels | MLP | CNN | R
     return encoder
 
 
-def _action(config: Config, dim: int, group: Group) -> LatentAction:
+def _action(config: Config, dim: int, group: Group, labelled: bool) -> LatentAction:
     if parts.is_path(config.action):
         return own.action(config.action, dim, group, regressed=config.method == "jepa")
     if config.action in EMBEDDINGS:
         return MLPAction(
             dim, group, config.action, out_dim=config.latent, scale=config.embedding_scale, activation=config.activation
         )
-    if config.irreps or (config.action == "mfr-fixed" and not group.cycle):
-        copies = config.irreps or evenly(group, dim)
+    if config.irreps or (config.action == "mfr-fixed" and not (group.cycle and labelled)):
+        copies = config.irreps or evenly(group, dim, None if labelled else HIGHEST)
         action = BlockRotation.of(group, copies) if group.periods else Representation(group, copies)
         if action.dim != dim:
             raise RequestError(f"--irreps {config.irreps!r} makes {action.dim} dimensions: use --latent {action.dim}")

@@ -19,9 +19,10 @@ from brojepa import config as knobs
 from brojepa.config import Config
 from brojepa.errors import BrojepaError, RunError, unknown
 from brojepa.files import place
-from brojepa.presets import PAPER_ROWS, PRESETS, preset
+from brojepa.presets import AUTO, PAPER_ROWS, PRESETS, preset
 from brojepa.runs import Run
 from brojepa.worlds import open_world
+from brojepa.worlds.facts import Choose, chooser
 from brojepa.worlds.sources import identity
 
 TABLES = {
@@ -37,7 +38,8 @@ TAIL = 5  # lines of a failed run's log that are shown
 class Job:
     """One run to make: a config, the preset that it came from, and a seed.
 
-    `world_path` is where own images lie; the config knows them by their content.
+    `world_path` is where own images lie; the config knows them by their content. `base` is the preset's config, with
+    what its recipe chooses for these images.
     """
 
     name: str
@@ -47,23 +49,29 @@ class Job:
     data_dir: str | None = None
     device: str = "auto"
     world_path: str | None = None
+    base: Config | None = None
 
     @classmethod
     def of(
-        cls, name: str, config: Config, seed: int, out: str | Path, data_dir: str | None = None, device: str = "auto",
-        known: dict[tuple[str, str], str] | None = None,
+        cls, name: str, changes: Mapping[str, Any], seed: int, out: str | Path, data_dir: str | None = None,
+        device: str = "auto", known: dict[tuple[str, str], tuple[str, Choose | None]] | None = None,
     ) -> Job:  # fmt: skip
-        """A job whose world may be own images; `known` remembers, by path and how they are read, what they are."""
-        path, known, out = knobs.absolute_world(config.world), {} if known is None else known, place(out)
-        config = config.replace(world=path)
-        if not knobs.is_own_world(path):
-            return cls(name, config, seed, out, data_dir, device)
-        images = (path, str(config.reading))
+        """A job of a preset with some knobs changed. Its world may be own images; `known` remembers, by path and how they
+        are read, what they are and the recipe for them."""
+        start, known, out = preset(name), {} if known is None else known, place(out)
+        where = start.replace(**{k: v for k, v in changes.items() if k == "world" or k in start.reading})
+        path = knobs.absolute_world(where.world)
+        if name != AUTO and not knobs.is_own_world(path):
+            return cls(name, start.replace(**{**changes, "world": path}), seed, out, data_dir, device)
+        images = (path, str(where.reading))
         if images not in known:
-            world = open_world(path, data_dir if knobs.needs_emnist(path) else None, **config.reading)
-            known[images] = identity(path, world)
-        config = Run.identify(out, config, name, seed, known[images])
-        return cls(name, config, seed, out, data_dir, device, path)
+            world = open_world(path, data_dir if knobs.needs_emnist(path) else None, **where.reading)
+            known[images] = identity(path, world), chooser(world) if name == AUTO else None
+        content, choose = known[images]
+        base = choose({})[0] if choose else start
+        config = (choose(changes)[0] if choose else start.replace(**changes)).replace(world=path)
+        config = Run.identify(out, config, name, seed, content)
+        return cls(name, config, seed, out, data_dir, device, path, base)
 
     @cached_property
     def run(self) -> Run:
@@ -77,7 +85,7 @@ class Job:
     @cached_property
     def flags(self) -> list[str]:
         """What was changed from the preset, as words of the command line."""
-        return knobs.words(self.trained, preset(self.name))
+        return knobs.words(self.trained, self.base or preset(self.name))
 
     @property
     def title(self) -> str:
@@ -143,10 +151,9 @@ def plan(
     grid = grid or {}
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     jobs: dict[Path, Job] = {}
-    known: dict[tuple[str, str], str] = {}  # own images, by where they lie and their size
+    known: dict[tuple[str, str], tuple[str, Choose | None]] = {}  # own images, by where they lie and how they are read
     for seed, name, point in itertools.product(seeds, select(words), points):
-        config = preset(name).replace(**{**(changes or {}), **point})
-        job = Job.of(name, config, seed, out, data_dir, device, known)
+        job = Job.of(name, {**(changes or {}), **point}, seed, out, data_dir, device, known)
         jobs.setdefault(job.run.path, job)
     if any(knobs.needs_emnist(job.trained.world) for job in jobs.values()):
         jobs = {p: j if knobs.needs_emnist(j.trained.world) else replace(j, data_dir=None) for p, j in jobs.items()}

@@ -8,20 +8,21 @@ from typing import Any
 
 from brojepa.config import Config, absolute_world, flag, is_own_world
 from brojepa.errors import RequestError
-from brojepa.presets import RECOMMENDED, preset
+from brojepa.presets import AUTO, preset, recommended
 from brojepa.runs import Run
 from brojepa.training.callbacks import Callback, Callbacks, Progress
 from brojepa.training.display import JsonLines, LiveTable
 from brojepa.training.loop import Learner, Training
 from brojepa.training.signals import Signals
 from brojepa.worlds import World, open_world
+from brojepa.worlds.facts import chooser
 from brojepa.worlds.sources import identity
 
 __all__ = ["Callback", "JsonLines", "Learner", "LiveTable", "Progress", "Training", "train"]
 
 
 def train(
-    config: str | Config = RECOMMENDED,
+    config: str | Config | None = None,
     *,
     seed: int = 0,
     out: str | Path = "runs",
@@ -37,7 +38,8 @@ def train(
     A finished run is returned as it is, an interrupted one is resumed.
 
     Args:
-        config: a preset's name, or a `Config`.
+        config: a preset's name, or a `Config`; without one, what is recommended for the world, which for own images is
+            a recipe chosen by their number, states and size, "own/auto".
         seed: what all random numbers come from.
         out: where run directories go.
         data_dir: where EMNIST lies.
@@ -56,24 +58,33 @@ def train(
         >>> run = train("mnist/fast", epochs=3, seed=1)  # doctest: +SKIP
         >>> run.result["metrics"]["zero_shot"]  # doctest: +SKIP
     """
-    if isinstance(config, str):
-        name, config = config, preset(config)
     in_memory = world if isinstance(world, World) else None
     if world is not None and in_memory is None:
         knobs["world"] = str(world)
-    config = config.replace(**knobs)
+    if config is None:
+        config = AUTO if in_memory else recommended(knobs.get("world", "mnist"))
+    if isinstance(config, str):
+        name, config = config, preset(config)
+        chosen = name == AUTO
+    else:
+        chosen = False
+    config = config.replace(
+        **({k: v for k, v in knobs.items() if k == "world" or k in config.reading} if chosen else knobs)
+    )
     listeners = Callbacks(callbacks)
     try:
         path = None
         if in_memory is None:
             path = absolute_world(config.world)
             opened = open_world(path, data_dir, **config.reading)
+            config, why = chooser(opened)(knobs) if chosen else (config, "")
             config = Run.identify(out, config.replace(world=path), name, seed, identity(path, opened))
         else:
             if given := [name for name, value in config.reading.items() if value != getattr(Config(), name)]:
                 raise RequestError(
                     f"{flag(given[0])} is for images that are read, {in_memory.name} is in memory: leave it out"
                 )
+            config, why = chooser(in_memory)(knobs) if chosen else (config, "")
             opened, config = in_memory, config.replace(world=identity(None, in_memory))
         run = Run.locate(out, config, name, seed)
         run.check({"config": config.to_dict(), "seed": seed, "world": opened.facts})
@@ -81,7 +92,7 @@ def train(
             listeners.found_done(run)
             return run
         own = path if path and is_own_world(path) else None
-        training = Training(run, config, seed, opened, device, listeners, name, own)
+        training = Training(run, config, seed, opened, device, listeners, name, own, why)
         with run.claim(), Signals() as signals:
             if run.done:
                 listeners.found_done(run)

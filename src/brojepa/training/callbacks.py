@@ -20,6 +20,7 @@ class Progress(Protocol):
 
     run: its directory.
     config, seed: what it is a function of; `preset` names the config where it is a preset, `base` the one it came from.
+    why: what the recipe for own images chose and why, in one line; empty where none did.
     world, transitions, model, placement: what is learned, what is drawn from it, by what, and where that computes.
     train_actions, test_actions: the actions trained on and held out.
     epoch, step: epochs finished, and steps taken in this one; `steps` make an epoch.
@@ -32,6 +33,7 @@ class Progress(Protocol):
     seed: int
     preset: str | None
     base: str | None
+    why: str
     world: World
     model: Model
     placement: Placement

@@ -52,7 +52,7 @@ class LiveTable(Callback):
     def begin(self, training: Progress, resumed: bool) -> None:
         config, world = training.config, training.world
         parameters = sum(p.numel() for p in training.model.parameters() if p.requires_grad)
-        count = f"{len(training.transitions):,} images"
+        count = f"{len(training.transitions) // config.repeat:,} images"
         images = f"{count} of {world.n} states" if world.n else f"{count} of things in poses of {world.group}"
         changed = f"{config.hash} ({training.base}, changed)" if training.base else config.hash
         self.say(f"{training.preset or changed} seed {training.seed}: {world.title}, {images}")
@@ -67,6 +67,8 @@ class LiveTable(Callback):
             f"training on {actions_text(training.train_actions, world.group)}; "
             f"held out {actions_text(training.test_actions, world.group)}"
         )
+        if training.why:
+            self.say(f"chosen for these images: {training.why}")
         if resumed:
             self.say(f"resuming at epoch {training.epoch + 1}, step {training.step + 1}")
         self.terms = None

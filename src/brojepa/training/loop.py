@@ -125,10 +125,10 @@ class Training(Learner):
 
     def __init__(
         self, run: Run, config: Config, seed: int, world: World, device: str, callbacks: Callback,
-        name: str | None = None, world_path: str | None = None,
+        name: str | None = None, world_path: str | None = None, why: str = "",
     ) -> None:  # fmt: skip
         super().__init__(config, world, seed, device, run.environment.get("precision"))
-        self.run, self.callbacks, self.base, self.world_path = run, callbacks, name, world_path
+        self.run, self.callbacks, self.base, self.world_path, self.why = run, callbacks, name, world_path, why
         self.preset = name if name and PRESETS.get(name) == config else None
         self.seconds = 0.0
         self.rows: list[dict[str, Any]] = []

@@ -86,6 +86,7 @@ class Sampling:
 
     every_action: bool = False
     even_states: bool = False
+    repeat: int = 1
     walk: int = 1
     shift: int = 0
     warp: float = 0.0
@@ -94,13 +95,13 @@ class Sampling:
 
     @classmethod
     def of(cls, config: Config, with_targets: bool) -> Sampling:
-        names = ("every_action", "even_states", "walk", "shift", "warp", "views")
+        names = ("every_action", "even_states", "repeat", "walk", "shift", "warp", "views")
         return cls(**{name: getattr(config, name) for name in names}, with_targets=with_targets)
 
     @property
     def plain(self) -> Sampling:
         """The same on the images as they are."""
-        return replace(self, even_states=False, shift=0, warp=0.0)
+        return replace(self, even_states=False, repeat=1, shift=0, warp=0.0)
 
 
 PLAIN = Sampling()

@@ -48,18 +48,17 @@ class LabelledTransitions(Transitions):
         self._windows = images.unfold(2, h, 1).unfold(3, w, 1)  # a view, [count, c, 2 shift + 1, 2 shift + 1, h, w]
 
     def __len__(self) -> int:
-        return len(self.split)
+        return len(self.split) * self.sampling.repeat
 
     @property
     def labelled(self) -> LabelledTransitions:
         return self
 
     def draw(self, generator: torch.Generator) -> LabelledDraw:
-        """An epoch: every image once as context, in random order, or as many images with all states alike."""
+        """An epoch: every image as context, once or `repeat` times, each time in random order; or as many images with
+        all states alike."""
         count, device = len(self), self.split.images.device
-        context = torch.randperm(count, generator=generator)
-        if self.sampling.even_states:
-            context = self._evened(context, torch.randperm(count, generator=generator))
+        context = torch.cat([self._once(generator) for _ in range(self.sampling.repeat)])
         if self.sampling.every_action:
             k = self.actions.expand(count, *self.actions.shape)
         else:
@@ -76,6 +75,12 @@ class LabelledTransitions(Transitions):
             shape = (count, 1 + (k.shape[1] if self.sampling.with_targets else 0), 2, 2)
             warp = (torch.eye(2) + self.sampling.warp * (2 * torch.rand(shape, generator=generator) - 1)).to(device)
         return LabelledDraw(context.to(device), k.to(device), target, offset, warp)
+
+    def _once(self, generator: torch.Generator) -> Tensor:
+        images = torch.randperm(len(self.split), generator=generator)
+        if not self.sampling.even_states:
+            return images
+        return self._evened(images, torch.randperm(len(images), generator=generator))
 
     def _evened(self, images: Tensor, places: Tensor) -> Tensor:
         """As many images, of every state the same number: each state goes through its own in the order given, over

@@ -102,6 +102,23 @@ class ViewWorld(World):
         test = tuple(k for k, seen in zip(test, self._near(group.tensor(test), both).tolist(), strict=True) if not seen)
         return tuple(group.plain(k) for k in both), test
 
+    def smallest_steps(self) -> tuple[str, ...]:
+        """Words for what to train on where nothing is said: the recorded steps; the generators of a finite group, or
+        the smallest actions that lead from view to view where these lead nowhere; to stay, within `reach`."""
+        group = self.group
+        if self.recorded is not None:
+            return (RECORDED,)
+        if group.order is None:
+            return (group.write(group.plain(torch.as_tensor(group.identity))),)
+        every = [group.canonical(k).flatten(0, 1) for _, k in per_thing(self.train, group)]
+        apart = group.elements[torch.bincount(group.residue(torch.cat(every)), minlength=group.residues) > 0]
+        steps = group.generators
+        if not bool((group.distance(steps[:, None], apart[None]) <= SAME).any()):
+            away = _apart(group, group.canonical(apart))
+            nearest = group.canonical(apart)[away <= away.min()]
+            steps = distinct(group, torch.cat((nearest, group.inverse(nearest))))
+        return tuple(group.write(group.plain(k)) for k in steps)
+
     def hold_out(self, count: int, generator: torch.Generator) -> tuple[Views, Views]:
         """Things for validation: a fifth of them, up to `count` views; all of them where there are few."""
         things = self.train.states.unique()

@@ -51,9 +51,9 @@ def _read(text: str) -> dict[str, int]:
     return copies
 
 
-def evenly(group: Group, dim: int) -> dict[str, int]:
+def evenly(group: Group, dim: int, highest: int | None = None) -> dict[str, int]:
     """Split `dim` as evenly as possible over the irreps; the remainder goes to the trivial one. For abelian groups,
-    1-dimensional irreps are taken in pairs.
+    1-dimensional irreps are taken in pairs, and none above frequency `highest` is taken, where that is given.
 
     Irreps are those of `group.simple_irreps()`. The result has the number of copies by name.
 
@@ -61,7 +61,7 @@ def evenly(group: Group, dim: int) -> dict[str, int]:
     >>> evenly(Cyclic(4), 14)  # of dimension 1, 2 and 1
     {'0': 6, '1': 2, '2': 4}
     """
-    irreps = group.simple_irreps()
+    irreps = [i for i in group.simple_irreps() if highest is None or max(map(abs, i.frequency or (0,))) <= highest]
     step = {i.name: 1 if i.frequency is None else 2 // i.dim for i in irreps}  # copies taken at once
     copies = dict.fromkeys(step, 0)
     left = dim

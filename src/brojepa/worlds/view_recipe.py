@@ -1,0 +1,58 @@
+"""The recipe for views: knobs chosen by a few facts of a world of poses or recordings, and why, in one line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from brojepa.config import ROTATIONS, Config
+from brojepa.presets import VIEWS
+from brojepa.worlds.recipe import told
+from brojepa.worlds.views import EPOCH
+
+STEPS = 1000  # of the optimiser, at least
+EPOCHS = 4  # at least
+LARGE = 48 * 48  # pixels, from which on a batch is halved
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a recipe depends on.
+
+    images: in the training split.
+    things: that they show, or episodes.
+    pixels: of an image.
+    group: by name.
+    steps: words for the smallest actions that lead from view to view; of a recording, that for its own.
+    reach: degrees within which two views are neighbours, in a continuous group.
+    """
+
+    images: int
+    things: int
+    pixels: int
+    group: str
+    steps: tuple[str, ...]
+    reach: float | None = None
+
+
+def recipe(facts: Facts, given: Mapping[str, Any]) -> tuple[Config, str]:
+    """The config for a world of views, and why. Knobs that the user sets are put in as they are."""
+    batch = 128 if facts.pixels >= LARGE else 256
+    rotates = given.get("action", ROTATIONS[2]) in ROTATIONS
+    chosen: dict[str, Any] = {
+        "train_actions": facts.steps,
+        "epochs": max(EPOCHS, math.ceil(STEPS * batch / max(EPOCH, facts.images))),
+        "batch_size": batch,
+        "target": "relaxed" if rotates else "sampled",
+    }
+    config = VIEWS.replace(**{**chosen, **given})
+    near = "the smallest steps" if facts.reach is None else f"views up to {facts.reach:.3g} degrees apart"
+    lines = "lines up all views of a thing" if config.target == "relaxed" else "relaxed ones need a rotation"
+    reasons = [
+        (("train_actions",), near),
+        (("epochs", "batch_size"), f"at least {STEPS:,} steps"),
+        (("target", *(["views"] if config.target == "relaxed" else [])), lines),
+    ]
+    return config, told(reasons, config, given)

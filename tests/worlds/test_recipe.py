@@ -1,0 +1,90 @@
+"""The recipe for own images: what it chooses for which facts, and that a user's word counts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+
+from brojepa.config import Config
+from brojepa.errors import RequestError
+from brojepa.presets import AUTO, preset
+from brojepa.worlds.recipe import EPOCHS, Facts, augmentation, recipe
+
+FEW = Facts(1437, 10, 130, 150, (1, 8, 8), shift=1, warp=0.1)
+MANY = Facts(60_000, 10, 6000, 6000, (1, 28, 28), shift=1)
+
+
+def steps(facts: Facts, config: Config) -> int:
+    held = max(facts.states, min(config.validation, facts.images // 5))
+    count = (facts.images - held) * config.repeat
+    return config.epochs * (count // min(config.batch_size, count))
+
+
+SIZES = itertools.product((20, 200, 1437, 9999, 10_000, 60_000, 500_000), (2, 3, 10, 26, 100, 1000))
+
+
+@pytest.mark.parametrize(("images", "states"), [(i, n) for i, n in SIZES if i >= 4 * n])
+def test_every_size_of_world_has_enough_steps_in_a_table_that_can_be_read(images, states):
+    facts = Facts(images, states, images // states, images // states, (1, 28, 28))
+    config, why = recipe(facts)
+    least = 1500 + 20 * states
+    assert steps(facts, config) >= 0.9 * least
+    assert steps(facts, config) <= 2 * least or config.epochs == EPOCHS, "no more than is asked for"
+    assert EPOCHS <= config.epochs <= 30
+    assert config.batch_size <= max(64, images // 40)
+    assert f"--epochs {config.epochs}" in why
+    assert "\n" not in why
+
+
+def test_targets_are_relaxed_until_all_states_are_in_line():
+    """The slowest mode of a step is multiplied by cos^2(pi / n): what is left of it after all steps is little."""
+    for n in (2, 3, 5, 10, 26, 100, 360):
+        config, _ = recipe(Facts(100 * n, n, 100, 100, (1, 28, 28)))
+        assert config.target == "relaxed"
+        assert config.action == "mfr-fixed"
+        assert abs(math.cos(math.pi / n)) ** (2 * config.relax_steps) < 0.03
+
+
+def test_states_without_a_cycle_have_plain_means():
+    config, why = recipe(Facts(60_000, 100, 600, 600, (1, 28, 56), cycle=False))
+    assert config.target == "mean"
+    assert "--target mean" in why
+    assert "relax-steps" not in why
+
+
+def test_a_given_knob_changes_itself_and_nothing_else():
+    plain, _ = recipe(FEW)
+    for knob, value in {"epochs": 3, "batch_size": 16, "shift": 0, "lr": 1e-3, "latent": 32, "encoder": "mlp"}.items():
+        config, why = recipe(FEW, {knob: value})
+        assert config == plain.replace(**{knob: value}) != plain
+        assert f"--{knob.replace('_', '-')} " not in why, "what the user chose needs no reason"
+    with pytest.raises(RequestError, match="epochs"):
+        recipe(FEW, {"epochs": 0})
+
+
+def test_an_action_that_is_no_rotation_has_targets_that_go_with_it():
+    config, _ = recipe(FEW, {"action": "additive"})
+    assert (config.action, config.target) == ("additive", "mean")
+
+
+def test_few_images_are_augmented_more_and_tiny_ones_not_moved():
+    assert augmentation(1000, (1, 28, 28)) == (2, 0.1)
+    assert augmentation(60_000, (1, 28, 28)) == (1, 0.0)
+    assert augmentation(1000, (1, 8, 8))[0] == 1
+    assert augmentation(1000, (1, 4, 40))[0] == 0
+    assert augmentation(1000, (3, 64, 64))[0] == 4
+
+
+def test_what_was_given_up_and_why_is_said():
+    _, why = recipe(Facts(1437, 10, 130, 150, (1, 28, 28), shift=0, warp=0.1))
+    assert "no more shift" in why
+    assert "--even-states" in recipe(Facts(1000, 4, 50, 500, (1, 28, 28)))[1]
+    assert not recipe(FEW)[0].even_states
+    assert "--latent 100" in recipe(Facts(60_000, 100, 600, 600, (1, 28, 56)))[1]
+
+
+def test_the_recipe_is_the_preset_where_nothing_is_special():
+    changed = {k for k, v in recipe(MANY)[0].to_dict().items() if v != preset(AUTO).to_dict()[k]}
+    assert changed <= {"epochs", "relax_steps"}
