@@ -56,8 +56,8 @@ class Job:
         cls, name: str, changes: Mapping[str, Any], seed: int, out: str | Path, data_dir: str | None = None,
         device: str = "auto", known: dict[tuple[str, str], tuple[str, Choose | None]] | None = None,
     ) -> Job:  # fmt: skip
-        """A job of a preset with some knobs changed. Its world may be own images; `known` remembers, by path and how they
-        are read, what they are and the recipe for them."""
+        """A job of a preset with some knobs changed. Its world may be own images; `known` remembers, by path and how
+        they are read, what they are and the recipe for them."""
         start, known, out = preset(name), {} if known is None else known, place(out)
         where = start.replace(**{k: v for k, v in changes.items() if k == "world" or k in start.reading})
         path = knobs.absolute_world(where.world)

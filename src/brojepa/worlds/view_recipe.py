@@ -12,7 +12,7 @@ from brojepa.presets import VIEWS
 from brojepa.worlds.recipe import told
 from brojepa.worlds.views import EPOCH
 
-STEPS = 1000  # of the optimiser, at least
+STEPS = 800  # of the optimiser, at least
 EPOCHS = 4  # at least
 LARGE = 48 * 48  # pixels, from which on a batch is halved
 
