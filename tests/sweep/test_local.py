@@ -28,8 +28,9 @@ from brojepa.errors import RequestError, RunError
 from brojepa.files import write_json
 from brojepa.presets import PRESETS, preset
 from brojepa.runs import Run
+from brojepa.runs.threads import cores
 from brojepa.sweep.display import Overview
-from brojepa.sweep.jobs import LOG, TABLES, Job, Status, cores, plan, seconds_left, select
+from brojepa.sweep.jobs import LOG, TABLES, Job, Status, plan, seconds_left, select
 from brojepa.sweep.local import Local, start
 
 ROTATIONS = "mnist/bro-mlp-*"
@@ -320,7 +321,8 @@ def test_a_worker_has_the_environment_of_now(tmp_path, monkeypatch):
         assert str(tmp_path / place) in log
 
 
-def test_cores_and_gpus_are_shared_out(jobs):
+def test_cores_and_gpus_are_shared_out(jobs, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     local = Local(jobs, 2, [4, 7])
     assert local.threads == max(1, cores() // 2)
     placed = []

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from brojepa.runs.devices import cpu_name
-from brojepa.sweep.jobs import cores
+from brojepa.runs.threads import cores
 
 
 def header(quick: bool) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from brojepa.bench.processes import fresh
 from brojepa.bench.stepping import Stepper
 from brojepa.config import Config
 from brojepa.presets import preset
-from brojepa.sweep.jobs import cores
+from brojepa.runs.threads import cores
 from brojepa.training import profile as profiling
 from brojepa.worlds import open_world
 

@@ -23,7 +23,8 @@ from brojepa.bench.stepping import random_split
 from brojepa.config import Config
 from brojepa.errors import RunError
 from brojepa.presets import preset
-from brojepa.sweep.jobs import Job, cores, plan, tail
+from brojepa.runs.threads import cores
+from brojepa.sweep.jobs import Job, plan, tail
 from brojepa.sweep.local import Local
 
 PRESET = "mnist/bro-mlp-mfr-fixed"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from brojepa.bench import BENCHMARKS
-from brojepa.cli.parser import Parser, integers, picture_file
+from brojepa.cli.parser import Parser, add_threads, integers, picture_file, threads
 from brojepa.errors import Interrupted, RequestError, unknown
 from brojepa.files import place
 
@@ -27,6 +27,7 @@ def bench(argv: list[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="tiny sizes: proves that it works, measures nothing")
     parser.add_argument("--full", action="store_true", help="really train mnist/fast for time-to-accuracy")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
+    add_threads(parser)
     parser.add_argument("--format", default="table", metavar="|".join(FORMATS), help="what is printed; default table")
     parser.add_argument("--out", default="bench.json", metavar="FILE", help="where results go; default bench.json")
     parser.add_argument("--read", metavar="FILE", help="measure nothing: print results that were saved")
@@ -34,7 +35,7 @@ def bench(argv: list[str]) -> int:
     args = parser.parse(argv)
     if args.format not in FORMATS:
         raise unknown("format", args.format, FORMATS)
-    plot = _plot(args.plot)
+    plot, asked = _plot(args.plot), threads(args.threads)
     if args.read:
         if args.names or args.all:
             raise RequestError("--read prints what was saved: give it without names and without --all")
@@ -54,7 +55,9 @@ def bench(argv: list[str]) -> int:
 
     from brojepa.bench.measured import Effort
     from brojepa.runs.devices import choose_device
+    from brojepa.runs.threads import set_threads
 
+    set_threads(asked)
     choose_device(args.device)
     _show(_measure(names, Effort(repeats, args.quick, args.full, args.device), out), args.format, plot)
     return 0

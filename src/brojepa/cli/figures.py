@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from brojepa.cli.parser import Parser, add_trust, require
+from brojepa.cli.parser import Parser, add_threads, add_trust, require, threads
 from brojepa.cli.sweep import at_once, here
 from brojepa.errors import RequestError, unknown
 from brojepa.figures import FIGURES, KINDS, paper_runs
@@ -31,19 +31,22 @@ def figures(argv: list[str]) -> int:
     parser.add_argument("--runs-dir", default="runs", metavar="DIR", help="where --paper trains; default runs")
     parser.add_argument("--jobs", metavar="INT", help="runs at once for --paper; default one for each core, at most 4")
     parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is; default BROJEPA_DATA, then the cache")
+    add_threads(parser)
     add_trust(parser)
     args = parser.parse(argv)
-    names = _names(args.only)
+    names, asked = _names(args.only), threads(args.threads)
     require("matplotlib")
     require("scikit-learn", module="sklearn")
 
     if args.paper:
-        _train(args)
+        _train(args, asked)
     places = args.paths if args.paths and not args.paper else [*args.paths, args.runs_dir]
     paths = [place(given) for given in places]
 
     from brojepa.figures.make import make
+    from brojepa.runs.threads import set_threads
 
+    set_threads(asked)
     outcomes = []
     for outcome in make(paths, names, _out(args.out, paths), args.data_dir, args.trust):
         print(_line(outcome), flush=True)
@@ -77,10 +80,11 @@ def _out(given: str | None, paths: list[Path]) -> Path:
     return Path("figures")
 
 
-def _train(args: argparse.Namespace) -> None:
+def _train(args: argparse.Namespace, asked: int | None) -> None:
     from brojepa.sweep import Job
 
-    jobs = [Job.of(name, config.to_dict(), seed, args.runs_dir, args.data_dir) for name, config, seed in paper_runs()]
+    where = {"out": args.runs_dir, "data_dir": args.data_dir, "threads": asked}
+    jobs = [Job.of(name, config.to_dict(), seed, **where) for name, config, seed in paper_runs()]
     here(jobs, at_once(args.jobs))
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from brojepa.cli.parser import Parser, add_trust, join_negative, picture_file
+from brojepa.cli.parser import Parser, add_threads, add_trust, join_negative, picture_file, threads
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,16 +27,19 @@ def inspect(argv: list[str]) -> int:
     parser.add_argument("run", metavar="RUN", help="a run directory")
     parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is, or other images of the same shape")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
+    add_threads(parser)
     add_trust(parser)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--figure", metavar="FILE", help="draw it as well, .png or .svg")
     args = parser.parse(argv)
-    file = picture_file("--figure", args.figure) if args.figure else None
+    file, asked = picture_file("--figure", args.figure) if args.figure else None, threads(args.threads)
 
     from brojepa.algebra import inspect_run
     from brojepa.algebra.describe import describe
     from brojepa.files import write_atomically
+    from brojepa.runs.threads import set_threads
 
+    set_threads(asked)
     found = inspect_run(args.run, args.data_dir, args.device, trust=args.trust)
     print(json.dumps(found, allow_nan=False) if args.json else "\n".join(describe(found)))
     if file:
@@ -92,14 +95,16 @@ def predict(argv: list[str]) -> int:
     )
     parser.add_argument("--data-dir", metavar="DIR", help="--out: where EMNIST is, or other images of the same shape")
     args = parser.parse(join_negative(argv))
-    file = picture_file("--out", args.out) if args.out else None
+    file, asked = picture_file("--out", args.out) if args.out else None, threads(args.threads)
 
     import torch
 
     from brojepa.errors import RequestError
     from brojepa.files import write_atomically
     from brojepa.runs.loading import load
+    from brojepa.runs.threads import set_threads
 
+    set_threads(asked)
     model = load(args.run, args.device, trust=args.trust)
     if model.classifier is None:
         raise RequestError(f"{args.run} has no labelled states to name: predict is for worlds that have, try infer")
@@ -145,6 +150,7 @@ def _reader(name: str, description: str | None, images: int | str) -> Parser:
     parser.add_argument("--invert", action="store_true", help="the images are dark on white")
     parser.add_argument("--resize", action="store_true", help="bring images of another size to the model's")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
+    add_threads(parser)
     add_trust(parser)
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     return parser
@@ -170,10 +176,14 @@ def _images(args: argparse.Namespace, model: Model) -> np.ndarray:
 
 def _read(args: argparse.Namespace) -> tuple[Model, Tensor, list[str | None]]:
     """The model, the latents [2, dim] of both images, and the names of the states they show."""
+    asked = threads(args.threads)
+
     import torch
 
     from brojepa.runs.loading import load
+    from brojepa.runs.threads import set_threads
 
+    set_threads(asked)
     model = load(args.run, args.device, trust=args.trust)
     with torch.no_grad():
         z = model.encode(_images(args, model))

@@ -65,6 +65,21 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trust", action="store_true", help="run the own code that the run names, if it names any")
 
 
+def add_threads(
+    parser: argparse._ActionsContainer, words: str = "threads to compute with; default OMP_NUM_THREADS, then the cores"
+) -> None:
+    parser.add_argument("--threads", metavar="INT", help=words)
+
+
+def threads(given: str | None) -> int | None:
+    """The number of --threads, or None where there is none."""
+    if given is None:
+        return None
+    if not re.fullmatch(r"\d{1,4}", given) or not 1 <= int(given) <= 1024:
+        raise RequestError(f"--threads {given!r}: expected an integer from 1 to 1024")
+    return int(given)
+
+
 def integers(flag: str, text: str) -> list[int]:
     """Integers of 0 or more, as in 3, 0,2,5 or 0-5."""
     numbers: list[int] = []

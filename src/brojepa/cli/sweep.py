@@ -9,7 +9,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from brojepa import config as knobs
-from brojepa.cli.parser import Parser, add_knobs, given_knobs, integers, join_negative, preset_list
+from brojepa.cli.parser import (
+    Parser,
+    add_knobs,
+    add_threads,
+    given_knobs,
+    integers,
+    join_negative,
+    preset_list,
+    threads,
+)
 from brojepa.errors import Interrupted, RequestError, RunError, unknown
 from brojepa.text import plural
 
@@ -38,6 +47,7 @@ def sweep(argv: list[str]) -> int:
     many.add_argument("--out", default="runs", metavar="DIR", help="where run directories go; default runs")
     many.add_argument("--data-dir", metavar="DIR", help="where EMNIST is; default BROJEPA_DATA, then the cache")
     many.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
+    add_threads(many, "threads of each run; default OMP_NUM_THREADS, then the cores divided by the runs at once")
     many.add_argument("--dry-run", action="store_true", help="say what would run and how each run stands")
     add_knobs(parser)
     args = parser.parse(join_negative(argv))
@@ -49,7 +59,7 @@ def sweep(argv: list[str]) -> int:
     jobs = plan(
         args.what, integers("--seeds", args.seeds), args.out,
         changes=given_knobs(args), grid=_grids(args.grid),
-        data_dir=args.data_dir, device=args.device,
+        data_dir=args.data_dir, device=args.device, threads=threads(args.threads),
     )  # fmt: skip
     if args.dry_run:
         return _dry_run(jobs)
@@ -62,7 +72,7 @@ def sweep(argv: list[str]) -> int:
 
 def at_once(jobs: str | None, gpus: int = 0) -> int:
     """How many runs go on at once: as --jobs says, else one for each GPU named, else for each core up to 4."""
-    from brojepa.sweep.jobs import cores
+    from brojepa.runs.threads import cores
 
     workers = integers("--jobs", jobs)[0] if jobs else gpus or min(4, cores())
     if workers < 1:

@@ -6,7 +6,17 @@ import json
 import sys
 from pathlib import Path
 
-from brojepa.cli.parser import Parser, add_knobs, add_trust, given_knobs, join_negative, one_seed, preset_list
+from brojepa.cli.parser import (
+    Parser,
+    add_knobs,
+    add_threads,
+    add_trust,
+    given_knobs,
+    join_negative,
+    one_seed,
+    preset_list,
+    threads,
+)
 from brojepa.presets import AUTO, RECOMMENDED, preset, recommended
 
 
@@ -22,6 +32,7 @@ def train(argv: list[str]) -> int:
     run.add_argument("--out", default="runs", metavar="DIR", help="where run directories go; default runs")
     run.add_argument("--data-dir", metavar="DIR", help="where EMNIST is; default BROJEPA_DATA, then the cache")
     run.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
+    add_threads(run, "threads to compute with; default those that the run began with, OMP_NUM_THREADS, the cores")
     run.add_argument(
         "--profile", action="store_true", help="profile a few steps: where the time goes, and a trace in the run"
     )
@@ -34,7 +45,7 @@ def train(argv: list[str]) -> int:
     name = recommended(given.get("world", "mnist")) if args.preset is None else args.preset
     if name != AUTO:  # whose knobs are known once the images are
         preset(name).replace(**given)
-    seed = one_seed(args.seed)
+    seed, asked = one_seed(args.seed), threads(args.threads)
 
     from brojepa.training import Callback, JsonLines, LiveTable
     from brojepa.training import train as train_run
@@ -44,7 +55,7 @@ def train(argv: list[str]) -> int:
     callbacks: list[Callback] = [] if args.quiet else [JsonLines() if args.json else table]
     if args.profile:
         callbacks.append(Profile(say=(lambda line: None) if args.quiet or args.json else table.say))
-    where = {"out": args.out, "data_dir": args.data_dir, "device": args.device}
+    where = {"out": args.out, "data_dir": args.data_dir, "device": args.device, "threads": asked}
     train_run(name, seed=seed, callbacks=callbacks, **where, **given)
     return 0
 
@@ -55,20 +66,22 @@ def evaluate(argv: list[str]) -> int:
     parser.add_argument("run", metavar="RUN", help="a run directory")
     parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is, or other images of the same shape")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
+    add_threads(parser, "threads to compute with; default those that the run began with")
     add_trust(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     args = parser.parse(argv)
+    asked = threads(args.threads)
 
     from brojepa.evaluation import evaluate_run
     from brojepa.runs import Run
     from brojepa.training.display import accuracies
 
     run = Run(Path(args.run))
-    measured = evaluate_run(run.path, args.data_dir, args.device, trust=args.trust)
+    measured = evaluate_run(run.path, args.data_dir, args.device, trust=args.trust, threads=asked)
     parts = ("metrics", "per_action", "by_state", "retrieval", "zero_shot_kind")
     compared = run.done and measured["same_images"]
     same = not compared or all(run.result.get(key) == measured.get(key) for key in parts)
-    otherwise = "result.json says otherwise: another device or torch version?"
+    otherwise = "result.json says otherwise: another device, torch version or number of threads?"
     if args.json:
         print(json.dumps(measured))
         if not same:

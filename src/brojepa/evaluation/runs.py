@@ -11,6 +11,7 @@ from brojepa.config import needs_emnist
 from brojepa.errors import RequestError
 from brojepa.evaluation.evaluator import evaluator
 from brojepa.runs import Run
+from brojepa.runs import threads as numbers
 from brojepa.runs.loading import load
 from brojepa.worlds import World, open_world
 from brojepa.worlds.sources import has_size
@@ -39,6 +40,7 @@ def evaluate_run(
     *,
     world: World | None = None,
     trust: bool = False,
+    threads: int | None = None,
 ) -> dict[str, Any]:
     """Evaluate a finished run again, as `result.json` was made: on its own world, or on other images.
 
@@ -48,8 +50,14 @@ def evaluate_run(
         device: "auto", "cpu", "cuda" or "mps".
         world: a world in memory.
         trust: import the own code that the run names.
+        threads: compute with so many; without it, with as many as the run began with.
     """
     run = Run(Path(path))
+    with numbers.computing_with(numbers.choose(threads, run.environment)[0]):
+        return _evaluated(run, data_dir, device, world, trust)
+
+
+def _evaluated(run: Run, data_dir: str | Path | None, device: str, world: World | None, trust: bool) -> dict[str, Any]:
     model = load(run.path, device, trust=trust)
     config, facts, world = run.config, run.header["world"], world_of(run, data_dir, world)
     train, _ = world.hold_out(config.validation, torch.Generator().manual_seed(run.header["seed"]))

@@ -210,7 +210,7 @@ _RESULT: files.Kinds = {
     "metrics": TABLE, "per_action": TABLE, "seconds": NUMBER, "evaluation_seconds": NUMBER, "zero_shot_kind": TEXT,
     "chance": NUMBER, "angles": LIST + NONE, "by_state": TABLE, "retrieval": TABLE,
 }  # fmt: skip
-_ENVIRONMENT: files.Kinds = {"precision": TEXT, "starts": LIST}
+_ENVIRONMENT: files.Kinds = {"precision": TEXT, "starts": LIST, "threads": COUNT}
 _ROW: files.Kinds = {
     "epoch": COUNT, "loss": NUMBER, "validation_loss": NUMBER, "seen": NUMBER + NONE, "zero_shot": NUMBER + NONE,
     "angles": LIST,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import itertools
-import os
 import signal
 import sys
 import time
@@ -38,8 +37,9 @@ TAIL = 5  # lines of a failed run's log that are shown
 class Job:
     """One run to make: a config, the preset that it came from, and a seed.
 
-    `world_path` is where own images lie; the config knows them by their content. `base` is the preset's config, with
-    what its recipe chooses for these images.
+    `world_path` is where own images lie; the config knows them by their content. `threads` is a number that the user
+    asked for; without one a run keeps the number it began with. `base` is the preset's config, with what its recipe
+    chooses for these images.
     """
 
     name: str
@@ -49,12 +49,14 @@ class Job:
     data_dir: str | None = None
     device: str = "auto"
     world_path: str | None = None
+    threads: int | None = None
     base: Config | None = None
 
     @classmethod
     def of(
         cls, name: str, changes: Mapping[str, Any], seed: int, out: str | Path, data_dir: str | None = None,
         device: str = "auto", known: dict[tuple[str, str], tuple[str, Choose | None]] | None = None,
+        threads: int | None = None,
     ) -> Job:  # fmt: skip
         """A job of a preset with some knobs changed. Its world may be own images; `known` remembers, by path and how
         they are read, what they are and the recipe for them."""
@@ -62,7 +64,7 @@ class Job:
         where = start.replace(**{k: v for k, v in changes.items() if k == "world" or k in start.reading})
         path = knobs.absolute_world(where.world)
         if name != AUTO and not knobs.is_own_world(path):
-            return cls(name, start.replace(**{**changes, "world": path}), seed, out, data_dir, device)
+            return cls(name, start.replace(**{**changes, "world": path}), seed, out, data_dir, device, threads=threads)
         images = (path, str(where.reading))
         if images not in known:
             world = open_world(path, data_dir if knobs.needs_emnist(path) else None, **where.reading)
@@ -71,7 +73,7 @@ class Job:
         base = choose({})[0] if choose else start
         config = (choose(changes)[0] if choose else start.replace(**changes)).replace(world=path)
         config = Run.identify(out, config, name, seed, content)
-        return cls(name, config, seed, out, data_dir, device, path, base)
+        return cls(name, config, seed, out, data_dir, device, path, threads, base)
 
     @cached_property
     def run(self) -> Run:
@@ -95,6 +97,7 @@ class Job:
         """The words that make this run in a process of its own."""
         where = ["--out", str(self.out), "--device", self.device]
         where += ["--data-dir", str(self.data_dir)] if self.data_dir else []
+        where += ["--threads", str(self.threads)] if self.threads else []
         return [sys.executable, "-m", "brojepa", "train", self.name, *self.flags, "--seed", str(self.seed), *where]
 
     @property
@@ -144,6 +147,7 @@ def plan(
     grid: Mapping[str, Sequence[Any]] | None = None,
     data_dir: str | None = None,
     device: str = "auto",
+    threads: int | None = None,
 ) -> list[Job]:
     """Every preset with every combination of the grid's values and every seed; the first seed of all comes first.
 
@@ -153,7 +157,7 @@ def plan(
     jobs: dict[Path, Job] = {}
     known: dict[tuple[str, str], tuple[str, Choose | None]] = {}  # own images, by where they lie and how they are read
     for seed, name, point in itertools.product(seeds, select(words), points):
-        job = Job.of(name, {**(changes or {}), **point}, seed, out, data_dir, device, known)
+        job = Job.of(name, {**(changes or {}), **point}, seed, out, data_dir, device, known, threads)
         jobs.setdefault(job.run.path, job)
     if any(knobs.needs_emnist(job.trained.world) for job in jobs.values()):
         jobs = {p: j if knobs.needs_emnist(j.trained.world) else replace(j, data_dir=None) for p, j in jobs.items()}
@@ -186,11 +190,6 @@ def tail(job: Job) -> list[str]:
     """The last lines that a job's process printed."""
     log = job.run.path / LOG
     return log.read_text(errors="replace").splitlines()[-TAIL:] if log.is_file() else []
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def seconds_left(jobs: Sequence[Job], status: Mapping[Path, Status], workers: int) -> float | None:

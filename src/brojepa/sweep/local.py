@@ -23,7 +23,8 @@ import torch
 
 from brojepa import parts
 from brojepa.errors import BrojepaError
-from brojepa.sweep.jobs import LOG, TRIES, Job, Status, cores, describe
+from brojepa.runs import threads
+from brojepa.sweep.jobs import LOG, TRIES, Job, Status, describe
 from brojepa.text import open_streams
 from brojepa.training import train
 from brojepa.training.display import LiveTable
@@ -46,7 +47,8 @@ def check_worlds(jobs: Iterable[Job]) -> None:
 
 @dataclass
 class Local:
-    """Runs jobs in up to `at_once` processes, dividing the cores between them.
+    """Runs jobs in up to `at_once` processes, dividing the cores between them unless OMP_NUM_THREADS says how many
+    threads each has.
 
     `step` starts and reaps what it can and returns at once; `stop` has every process save and end.
     """
@@ -62,7 +64,7 @@ class Local:
         for job in self.jobs:
             self.status[job.run.path] = Status()
             self._look(job, self.status[job.run.path])
-        self.threads = max(1, cores() // self.at_once)
+        self.threads = threads.from_environment() or max(1, threads.cores() // self.at_once)
 
     @property
     def finished(self) -> bool:
@@ -141,15 +143,16 @@ class Local:
                 status.state = "done" if job.run.done else "waiting"
 
 
-def start(job: Job, threads: int, environment: Mapping[str, str]) -> BaseProcess:
-    """A process that makes a job's run and appends what it prints to the run's log.
+def start(job: Job, share: int, environment: Mapping[str, str]) -> BaseProcess:
+    """A process that makes a job's run, with `share` threads unless it has its own number, and appends what it prints
+    to the run's log.
 
     Should this process end first, by an error, the worker is told to save and stop; should it be killed, the worker
     goes on."""
     context = multiprocessing.get_context(METHOD)
     context.set_forkserver_preload([__name__])
     everything = {**os.environ, **environment}  # the server has what was there when it started
-    process = context.Process(target=_work, args=(job, threads, everything), daemon=True)
+    process = context.Process(target=_work, args=(job, share, everything), daemon=True)
     with _nothing_from_here():
         process.start()
     return process
@@ -183,7 +186,7 @@ def _start_server_elsewhere() -> None:
             os.chdir(here)
 
 
-def _work(job: Job, threads: int, environment: dict[str, str]) -> None:
+def _work(job: Job, share: int, environment: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)  # before torch looks for GPUs
     if hasattr(os, "setsid"):  # a Ctrl-C on the terminal is for the sweep, which passes it on once
@@ -193,11 +196,11 @@ def _work(job: Job, threads: int, environment: dict[str, str]) -> None:
         os.dup2(log, stream)
     os.close(log)
     open_streams()
-    torch.set_num_threads(threads)
+    torch.set_num_threads(share)
     try:
         train(
             job.trained, seed=job.seed, out=job.out, data_dir=job.data_dir, device=job.device, name=job.name,
-            callbacks=[LiveTable()],
+            callbacks=[LiveTable()], threads=job.threads,
         )  # fmt: skip
     except BrojepaError as error:
         print(f"brojepa: error: {error}", file=sys.stderr)

@@ -10,6 +10,7 @@ from brojepa.config import Config, absolute_world, flag, is_own_world
 from brojepa.errors import RequestError
 from brojepa.presets import AUTO, preset, recommended
 from brojepa.runs import Run
+from brojepa.runs.threads import choose, computing_with
 from brojepa.training.callbacks import Callback, Callbacks, Progress
 from brojepa.training.display import JsonLines, LiveTable
 from brojepa.training.loop import Learner, Training
@@ -31,6 +32,7 @@ def train(
     callbacks: Sequence[Callback] = (),
     name: str | None = None,
     world: World | str | Path | None = None,
+    threads: int | None = None,
     **knobs: Any,
 ) -> Run:
     """Train a preset or a config with one seed; the finished run.
@@ -47,6 +49,7 @@ def train(
         callbacks: who is told of the run while it trains.
         name: the preset that a config came from; where nothing was changed it names the run.
         world: a world in memory, or the name or path of one, in place of the config's.
+        threads: compute with so many; without it, with as many as the run began with, or as torch has.
         **knobs: values of the config to change: `train("mnist/fast", epochs=3)`.
 
     Raises:
@@ -92,15 +95,19 @@ def train(
             listeners.found_done(run)
             return run
         own = path if path and is_own_world(path) else None
-        training = Training(run, config, seed, opened, device, listeners, name, own, why)
-        with run.claim(), Signals() as signals:
-            if run.done:
-                listeners.found_done(run)
-                return run
-            training.begin()
-            training.fit(signals)
-            signals.at_once = True
-            training.finish()
+        number, remark = choose(threads, run.environment)
+        with computing_with(number):
+            training = Training(run, config, seed, opened, device, listeners, name, own, why)
+            with run.claim(), Signals() as signals:
+                if run.done:
+                    listeners.found_done(run)
+                    return run
+                training.begin()
+                if remark:
+                    listeners.warning(remark)
+                training.fit(signals)
+                signals.at_once = True
+                training.finish()
         return run
     finally:
         listeners.close()

@@ -1,7 +1,7 @@
 """Training: one loop, readable top to bottom, whose whole state is in the checkpoint.
 
-A run is a pure function of config and seed: every random number comes from one generator, and an epoch is drawn
-at its start, so a run cut at any step goes on exactly where it was.
+A run is a pure function of config, seed and number of threads: every random number comes from one generator, and an
+epoch is drawn at its start, so a run cut at any step goes on exactly where it was.
 """
 
 from __future__ import annotations
