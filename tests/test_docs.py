@@ -191,6 +191,6 @@ def test_the_performance_page_shows_the_committed_benchmarks():
 
 def test_the_documents_figures_are_drawn_again_from_the_data_beside_them_alone():
     """A run there would come before the data, and draw less where it has no weights."""
-    runs, files = find([ROOT / "docs/figures"])
+    runs, files, _ = find([ROOT / "docs/figures"])
     assert not runs
     assert sorted(unpack(file.read_bytes(), file)["figure"] for file in files) == sorted(FIGURES)

@@ -85,18 +85,30 @@ def test_emnist_is_upright_and_counted_from_0(letters: Path, letter_arrays: Arra
 
 
 @pytest.mark.parametrize(
-    ("train", "test", "sha256", "split"),
+    ("size", "train", "test", "sha256", "split"),
     [
-        (124_800, 20_800, "0" * 64, "official"),
-        (124_801, 20_800, "0" * 64, "other"),
-        (20_800, 124_800, "0" * 64, "other"),
-        (88_800, 14_800, "38c0dacdfbb7568132324ff6071a6f73b710392361f808dd4a0c5661309e0839", "rebuilt"),
-        (124_800, 20_800, "38c0dacdfbb7568132324ff6071a6f73b710392361f808dd4a0c5661309e0839", "rebuilt"),
-        (88_800, 14_800, "38c0dacdfbb7568132324ff6071a6f73b710392361f808dd4a0c5661309e0838", "other"),
+        (28, {}, {}, "0" * 64, "official"),
+        (2, {}, {}, "0" * 64, "other"),  # noise of the right counts
+        (28, {3: 4_801}, {}, "0" * 64, "other"),
+        (28, {3: 4_801, 4: 4_799}, {}, "0" * 64, "other"),
+        (28, {}, {0: 801, 25: 799}, "0" * 64, "other"),
+        (28, {25: 0, 0: 9_600}, {}, "0" * 64, "other"),
+        (28, {26: 10}, {}, "0" * 64, "other"),
+        (28, {3: 20}, {}, "38c0dacdfbb7568132324ff6071a6f73b710392361f808dd4a0c5661309e0839", "rebuilt"),
+        (28, {}, {}, "38c0dacdfbb7568132324ff6071a6f73b710392361f808dd4a0c5661309e0839", "rebuilt"),
+        (28, {3: 20}, {}, "38c0dacdfbb7568132324ff6071a6f73b710392361f808dd4a0c5661309e0838", "other"),
     ],
 )
-def test_known_splits_have_names(train: int, test: int, sha256: str, split: str) -> None:
-    assert known_split({"train": train, "test": test}, sha256) == split
+def test_known_splits_have_names(
+    size: int, train: dict[int, int], test: dict[int, int], sha256: str, split: str
+) -> None:
+    """The official split, but for the counts of some letters."""
+
+    def labels(each: int, others: dict[int, int]) -> np.ndarray:
+        counts = dict.fromkeys(range(26), each) | others
+        return np.repeat(list(counts), list(counts.values()))
+
+    assert known_split((size, size), labels(4_800, train), labels(800, test), sha256) == split
 
 
 @pytest.mark.parametrize("below", ["", "emnist-letters", "emnist", "EMNIST/raw"])

@@ -13,7 +13,7 @@ from brojepa.algebra.labelled import infer_accuracy, inspect_labelled
 from brojepa.algebra.modulus import indistinguishable, infer_modulus
 from brojepa.algebra.poses import inspect_poses
 from brojepa.errors import RequestError
-from brojepa.evaluation import evaluating, world_of
+from brojepa.evaluation import evaluating, same_images, world_of
 from brojepa.models import Model
 from brojepa.runs import Run
 from brojepa.runs.loading import load
@@ -79,4 +79,5 @@ def inspect_run(
     imports the own code that the run names."""
     run = Run(Path(path))
     model, world = load(run.path, device, trust=trust), world_of(run, data_dir, world)
-    return {"run": str(path), "world": world.title, **inspect(model, world)}
+    same = same_images(run, world)
+    return {"run": str(path), "world": world.title, "same_images": same, **inspect(model, world)}

@@ -30,7 +30,8 @@ def describe(found: dict[str, Any]) -> list[str]:
     shown = f"{found['images']:,} test images of {found['states']} states"
     if not found["states"]:
         shown = f"{found['images']:,} views of {found['things']:,} test things, moved by {found['group']}"
-    lines = [f"{found['run']} on {found['world']}: {shown}", "", *verdict(found), ""]
+    others = "" if found.get("same_images", True) else ", other images than it was trained on"
+    lines = [f"{found['run']} on {found['world']}: {shown}{others}", "", *verdict(found), ""]
     if found.get("rotation"):
         lines += [*_frequencies(found), ""]
     if found.get("parts"):

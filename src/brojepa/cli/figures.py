@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,12 +49,16 @@ def figures(argv: list[str]) -> int:
 
     set_threads(asked)
     outcomes = []
-    for outcome in make(paths, names, _out(args.out, paths), args.data_dir, args.trust):
+    for outcome in make(paths, names, _out(args.out, paths), args.data_dir, args.trust, _remark):
         print(_line(outcome), flush=True)
         outcomes.append(outcome)
     if not any(o.file or o.error for o in outcomes):
         raise RequestError("no figure drawn: the lines above say why; --paper trains the runs of all figures")
     return max((o.error.exit_code for o in outcomes if o.error), default=0)
+
+
+def _remark(text: str) -> None:
+    print(f"brojepa: {text}", file=sys.stderr)
 
 
 def _names(only: str | None) -> list[str]:
@@ -101,4 +106,5 @@ def _line(outcome: Outcome) -> str:
     if not outcome.file:
         return f"{outcome.name}: not drawn, it lacks {lacks}"
     origin = f", from {outcome.redrawn}" if outcome.redrawn else ""
-    return f"{outcome.name}: {outcome.file}{origin}{f', without {lacks}' if lacks else ''}"
+    others = "".join(f", other images than {run.path} was trained on" for run in outcome.others)
+    return f"{outcome.name}: {outcome.file}{origin}{f', without {lacks}' if lacks else ''}{others}"

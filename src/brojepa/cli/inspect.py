@@ -121,11 +121,15 @@ def predict(argv: list[str]) -> int:
         for path, state, then, chance in zip(args.images, shown, reached, chances.tolist(), strict=True)
     ]
     if file:
-        from brojepa.evaluation.runs import world_of
+        from brojepa.evaluation.runs import same_images, world_of
         from brojepa.figures.predicted import nearest, picture
         from brojepa.runs import Run
 
-        near, found = nearest(model, world_of(Run(Path(args.run)), args.data_dir).test, after)
+        run = Run(Path(args.run))
+        world = world_of(run, args.data_dir)
+        if not same_images(run, world):
+            print(f"brojepa: {world.title} has other images than {args.run} was trained on", file=sys.stderr)
+        near, found = nearest(model, world.test, after)
         titles = [(f"{a}", f"{b}, {c:.0%}", names[y]) for a, b, c, y in
                   zip(shown, reached, chances.tolist(), found, strict=True)]  # fmt: skip
         write_atomically(file, picture(torch.from_numpy(images), word, near, titles)[file.suffix[1:]])

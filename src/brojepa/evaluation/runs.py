@@ -33,6 +33,12 @@ def world_of(run: Run, data_dir: str | Path | None = None, world: World | None =
     return world
 
 
+def same_images(run: Run, world: World) -> bool:
+    """Whether a world has the images that a run was trained on, by what the run remembers of them."""
+    facts = run.header["world"]
+    return all(facts.get(key) == value for key, value in world.facts.items() if key != "name")
+
+
 def evaluate_run(
     path: str | Path,
     data_dir: str | Path | None = None,
@@ -59,9 +65,9 @@ def evaluate_run(
 
 def _evaluated(run: Run, data_dir: str | Path | None, device: str, world: World | None, trust: bool) -> dict[str, Any]:
     model = load(run.path, device, trust=trust)
-    config, facts, world = run.config, run.header["world"], world_of(run, data_dir, world)
+    config, world = run.config, world_of(run, data_dir, world)
     train, _ = world.hold_out(config.validation, torch.Generator().manual_seed(run.header["seed"]))
     train_actions, test_actions = world.action_sets(config)
     measured = evaluator(world, train_actions, test_actions).test(model, train)
-    same = all(facts.get(key) == value for key, value in world.facts.items() if key != "name")
+    same = same_images(run, world)
     return {"world": world.title, "same_images": same, "zero_shot_kind": model.zero_shot_kind(test_actions), **measured}

@@ -6,13 +6,15 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from brojepa.config import Config
-from brojepa.errors import RequestError
+from brojepa.errors import BrojepaError, RequestError, RunError
 from brojepa.figures import KINDS, Need, Spec
 from brojepa.figures.data import is_data
 from brojepa.runs import Run
+from brojepa.runs.finding import walk
+from brojepa.text import plural
 
 WEIGHTS = ("variance", "covariance", "consistency")  # what matters of them is whether they are on
 
@@ -40,10 +42,27 @@ class Candidate:
         return self.run.model_file.is_file()
 
 
-def find(paths: Sequence[Path]) -> tuple[list[Candidate], list[Path]]:
+class Found(NamedTuple):
+    """What lies at some paths or below them: finished runs, figure data, and why other runs cannot be read."""
+
+    runs: list[Candidate]
+    data: list[Path]
+    damaged: list[str]
+
+
+def find(paths: Sequence[Path]) -> Found:
     """Finished runs and figure data at the paths, or anywhere below them."""
     runs: dict[Path, Candidate] = {}
     data: dict[Path, None] = {}
+    damaged: list[str] = []
+
+    def read(run: Run) -> None:
+        try:
+            if run.done and run.result:  # one that can be read
+                runs[run.path.resolve()] = Candidate.of(run)
+        except BrojepaError as error:
+            damaged.append(str(error))
+
     for path in paths:
         if not path.exists():
             raise RequestError(f"no such path: {path}; name run directories, or a directory that holds some")
@@ -52,17 +71,21 @@ def find(paths: Sequence[Path]) -> tuple[list[Candidate], list[Path]]:
         if path.is_file():
             data[path] = None
             continue
-        alone = (path / "config.json").is_file()
-        for file in [path / "config.json"] if alone else sorted(path.rglob("config.json")):
-            run = Run(file.parent)
-            if run.done:
-                runs[run.path.resolve()] = Candidate.of(run)
-        if not alone:
-            data |= dict.fromkeys(file for file in sorted(path.rglob("*.npz")) if is_data(file))
+        if (path / "config.json").is_file():
+            read(Run(path))
+            continue
+        for directory, _, names in walk(path, damaged):
+            if "config.json" in names:
+                read(Run(directory))
+            data |= dict.fromkeys(directory / name for name in names if is_data(Path(name)))
+    damaged = list(dict.fromkeys(damaged))
+    if not runs and not data and damaged:
+        more = f", and {plural(len(damaged) - 1, 'other run')} cannot be read" if len(damaged) > 1 else ""
+        raise RunError(damaged[0] + more)
     if not runs and not data:
         where = ", ".join(map(str, paths))
         raise RequestError(f"no finished run and no figure data in {where}: train one first, or use --paper")
-    return list(runs.values()), list(data)
+    return Found(list(runs.values()), list(data), damaged)
 
 
 def fits(need: Need, config: Config) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +25,7 @@ class Outcome:
     file: the PNG, or None where it was not drawn.
     missing: the runs it lacks.
     unsuited: a run that could fill their place, but its world is of a kind that the figure cannot show.
+    others: the runs whose images are others than those they were trained on.
     redrawn: the data it was drawn from instead of runs.
     error: what went wrong with runs that are there.
     """
@@ -33,19 +34,27 @@ class Outcome:
     file: Path | None = None
     missing: tuple[Need, ...] = ()
     unsuited: Candidate | None = None
+    others: tuple[Run, ...] = ()
     redrawn: Path | None = None
     error: BrojepaError | None = None
 
 
 def make(
-    paths: Sequence[Path], names: Sequence[str], out: Path, data_dir: str | Path | None, trust: bool = False
+    paths: Sequence[Path],
+    names: Sequence[str],
+    out: Path,
+    data_dir: str | Path | None,
+    trust: bool = False,
+    remark: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Outcome]:
     """Draw the named figures from the runs and data at the paths, each into out/NAME.png, .svg and .npz.
 
     Runs come first; data stand in for runs that are not there. Where there are only data, their figures are drawn.
-    `trust` runs the own code that a run names.
+    `trust` runs the own code that a run names; `remark` is told of runs that cannot be read.
     """
-    found, files = find(paths)
+    found, files, damaged = find(paths)
+    for why in damaged:
+        remark(f"left out: {why}")
     data = {unpack(file.read_bytes(), file)["figure"]: file for file in reversed(files)}
     if not found:
         names = [name for name in names if name in data] or names
@@ -63,7 +72,9 @@ def make(
             if not absent:
                 chosen = {role: source(run) for role, run in choice.items() if run}
                 without = tuple(spec.needs[role] for role, run in choice.items() if not run)
-                yield Outcome(name, write(out, collect(name, chosen)), without)
+                file = write(out, collect(name, chosen))
+                others = tuple(s.run for role, s in chosen.items() if spec.needs[role].weights and s.other_images)
+                yield Outcome(name, file, without, others=others)
             elif name in data:
                 content = data[name].read_bytes()
                 yield Outcome(name, write(out, unpack(content, data[name])), redrawn=data[name])

@@ -12,7 +12,7 @@ import torch
 from brojepa import parts
 from brojepa.config import Config, needs_emnist, words
 from brojepa.errors import RequestError
-from brojepa.evaluation import Latents, evaluating
+from brojepa.evaluation import Latents, evaluating, same_images
 from brojepa.figures import Need
 from brojepa.figures.geometry import prototypes
 from brojepa.models import Model, action_sets
@@ -33,6 +33,7 @@ class Source:
     def __init__(self, run: Run, data_dir: str | Path | None, worlds: dict[str, World], trust: bool = False) -> None:
         self.run, self.data_dir, self.worlds, self.trust = run, data_dir, worlds, trust
         self.config, self.result = run.config, run.result
+        self.other_images = False  # known once they are read
         task = task_of(run)
         self.n, self.group = task.n, task.group
         self.names = state_names(self.config.world, self.n, run.header["world"].get("names"))
@@ -75,6 +76,7 @@ class Source:
             raise RequestError(
                 f"{name} has {world.n} states, {self.run.path} was trained on {self.n}: restore the images"
             )
+        self.other_images = not same_images(self.run, world)
         return world.test
 
     @cached_property

@@ -23,6 +23,7 @@ from brojepa.files import place
 from brojepa.presets import PRESETS
 from brojepa.report.actions import as_number, element
 from brojepa.runs import Run
+from brojepa.runs.finding import walk
 from brojepa.text import listed, plural
 
 METRICS = ("train", "seen", "zero_shot", "rollout", "knn")
@@ -186,31 +187,18 @@ def find(paths: Iterable[str | Path]) -> Found:
 
 
 def _walk(top: Path) -> tuple[list[Record], list[Path], list[str]]:
-    """The finished runs below a directory, the directories of those that are not, and why others cannot be read.
-
-    Links are followed, to each directory once: links may lead in a circle."""
+    """The finished runs below a directory, the directories of those that are not, and why others cannot be read."""
     finished: list[Record] = []
     cut_off: list[Path] = []
     damaged: list[str] = []
-    seen: set[str] = set()
-
-    def unreadable(error: OSError) -> None:
-        damaged.append(f"cannot read {error.filename}: {error.strerror}")
-
-    for directory, below, files in os.walk(top, onerror=unreadable, followlinks=True):
-        place = os.path.realpath(directory)
-        if place in seen:
-            below.clear()
-            continue
-        seen.add(place)
-        below.sort()
+    for directory, below, files in walk(top, damaged):
         if "result.json" in files:
             try:
-                finished.append(_from_run(Run(Path(directory))))
+                finished.append(_from_run(Run(directory)))
             except BrojepaError as error:
                 damaged.append(str(error))
         elif "config.json" in files:
-            cut_off.append(Path(directory))
+            cut_off.append(directory)
         if {"result.json", "config.json"} & {*files}:
             below.clear()
     return finished, cut_off, damaged
