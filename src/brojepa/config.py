@@ -26,6 +26,7 @@ WORLDS = ("mnist", "emnist", "torus", "pairs", "rotation", "dihedral", "pose")
 ANGLE_STARTS = ("random", "spectral")
 LARGEST = 4096  # pixels, a side of an image that is resized
 ROTATIONS = ("sfr-fixed", "sfr-learned", "mfr-fixed", "mfr-learned")
+LARGEST_SIZES = {"width": 128, "latent": 65_536, "walk": 1_024, "shift": LARGEST}  # beyond these no memory suffices
 LARGEST_ANGLE = 1e3  # radians; float32 rounds what is far above to another angle
 EMBEDDINGS = ("additive", "lookup", "linear", "fourier", "hybrid")
 
@@ -66,8 +67,10 @@ def absolute_world(name: str) -> str:
 
 
 def _absolute(name: str) -> str:
+    if not name or name.partition(":")[0] in WORLDS:
+        return name
     path = place(name)
-    return name if not name or name.partition(":")[0] in WORLDS or not path.exists() else str(path.resolve())
+    return str(path.resolve()) if path.exists() else name
 
 
 def world_folder(name: str) -> str:
@@ -214,6 +217,9 @@ class Config:
             object.__setattr__(self, f.name, _typed(f.name, getattr(self, f.name)))
         for name in ("width", "latent", "epochs", "repeat", "batch_size", "validation", "walk", "views"):
             self._at_least(name, 2 if name in ("batch_size", "latent", "views") else 1)
+        for name, most in LARGEST_SIZES.items():
+            if getattr(self, name) > most:
+                raise RequestError(f"{flag(name)} must be at most {most:,}, got {getattr(self, name)}")
         self._at_least("held_out_things", -1)
         for name in ("tolerance", "relax_steps", "shift", "invariance", "variance", "covariance", "sigreg",
                      "consistency", "weight_decay"):  # fmt: skip

@@ -71,6 +71,10 @@ def _lives(process: int) -> bool:
 
 def place(given: str | Path) -> Path:
     """A path as somebody wrote it, with ~ for a home."""
+    if given == "":
+        raise RequestError("a path is empty: name a file or a directory, . for the current one")
+    if "\0" in str(given):
+        raise RequestError(f"{str(given)!r} is no path: it has a null byte")
     try:
         return Path(given).expanduser()
     except RuntimeError as error:

@@ -50,11 +50,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()
         _complain(f"error: {error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
         return 1
-    except Exception as error:  # a bug, or the machine: still one line unless --debug
+    except Exception as error:
         if debug:
             raise
+        if _is_memory(error):
+            _complain(f"error: not enough memory ({error!s:.120}): choose a smaller model, batch or world")
+            return 1
+        # a bug, or the machine
         _complain(f"unexpected error: {type(error).__name__}: {error}; repeat with --debug for the traceback")
         return 1
+
+
+def _is_memory(error: Exception) -> bool:
+    """Whether memory ran out: torch says so in words alone on a CPU."""
+    words = ("can't allocate memory", "out of memory", "Storage size calculation overflowed", "invalid buffer size")
+    return isinstance(error, MemoryError) or any(word.lower() in str(error).lower() for word in words)
 
 
 def _drop_output() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -15,8 +16,10 @@ def collapse_signs(z: Tensor) -> dict[str, float]:
     falls to 0 when all latents point one way. latent_scale: standard deviation of the latents themselves, which the
     variance term pulls to 1; rotations leave the origin in place, and latents that shrink into it keep their
     directions spread. effective_rank: the exponential of the entropy of the normalised singular values (Roy and
-    Vetterli, 2007).
+    Vetterli, 2007). All are nan where latents are not finite.
     """
+    if not bool(z.isfinite().all()):
+        return dict.fromkeys(("latent_std", "latent_scale", "effective_rank"), math.nan)
     z = z.cpu().double()  # Apple's devices have no float64
     values = torch.linalg.svdvals(z - z.mean(0))
     share = values / values.sum().clamp(min=1e-30)

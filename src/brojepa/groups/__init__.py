@@ -28,7 +28,7 @@ def parse(name: str) -> Group:
         return Product(tuple(parse(part) for part in parts))
     if name in ("SO2", "SO3"):
         return SO2() if name == "SO2" else SO3()
-    match = re.fullmatch(r"([ZD])(\d+)", name)
+    match = re.fullmatch(r"([ZD])(\d{1,18})", name)
     if not match:
         raise RequestError(f"no group {name!r}: write Z10, SO2, D4, SO3, or a product as in Z10xZ26")
     return (Cyclic if match[1] == "Z" else Dihedral)(int(match[2]))

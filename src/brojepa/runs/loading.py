@@ -16,6 +16,7 @@ from brojepa.models import Model, Task, build
 from brojepa.runs import checkpoint
 from brojepa.runs.devices import choose_device
 from brojepa.runs.run import Run
+from brojepa.worlds.pictures import MOST
 
 LARGE = 2**24  # numbers in an image that any checkpoint may be for
 
@@ -44,14 +45,14 @@ def task_of(run: Run) -> Task:
     try:
         task = Task.from_facts(facts)
         right = (
-            task.n >= 0
+            0 <= task.n <= MOST
             and len(task.shape) == 3
             and all(is_a(size, COUNT) and size > 0 for size in task.shape)
             and all(len(each) == task.shape[0] and all(is_a(v, NUMBER) for v in each) for each in (task.mean, task.std))
             and all(each > 0 for each in task.std)
-            and task.group is not None
+            and (task.group.order or 0) <= MOST
         )
-    except (KeyError, RequestError) as error:
+    except (KeyError, TypeError, RequestError) as error:
         raise RunError(f"{run.config_file} does not describe a world ({error}): train the run again") from None
     if not right:
         raise RunError(f"{run.config_file} does not describe a world ({facts!r:.60}): train the run again")

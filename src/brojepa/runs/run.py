@@ -91,6 +91,8 @@ class Run:
             raise RequestError(f"{self.path} is not a run directory: it has no config.json")
         header = files.read_json(self.config_file)
         wrong = _wrong(header, ("config", "seed", "world"), _HEADER) or files.wrong_value(header["world"], _FACTS)
+        names = [] if wrong else header["world"].get("names", [])
+        wrong = wrong or next((f"a name of a state is {name!r:.60}" for name in names if not isinstance(name, str)), "")
         if wrong:
             raise RunError(f"{self.config_file} is not a run's config ({wrong}): remove {self.path} and train again")
         return header
@@ -205,6 +207,7 @@ _HEADER: files.Kinds = {
 }  # fmt: skip
 _FACTS: files.Kinds = {
     "name": TEXT, "states": COUNT, "shape": LIST, "mean": LIST, "std": LIST, "group": TEXT, "images": TABLE,
+    "names": LIST,
 }  # fmt: skip
 _RESULT: files.Kinds = {
     "metrics": TABLE, "per_action": TABLE, "seconds": NUMBER, "evaluation_seconds": NUMBER, "zero_shot_kind": TEXT,

@@ -16,7 +16,7 @@ from PIL import Image
 from torch import Tensor
 
 from brojepa.errors import RequestError
-from brojepa.worlds.pictures import fit, plain, read_picture
+from brojepa.worlds.pictures import fit, named, plain, quiet, read_picture
 
 CHANNELS = (1, 3, 4)
 ONE = (str, Path, Image.Image, np.ndarray, Tensor)  # what a list of images may hold
@@ -124,7 +124,8 @@ def _item(where: str, item: Any) -> tuple[np.ndarray, int]:
     except TypeError:
         raise RequestError(f"{where} has the label {label!r}: expected an integer") from None
     if isinstance(image, Image.Image):
-        image = np.asarray(plain(image).image)
+        with quiet(), named(where):
+            image = np.asarray(plain(image).image)
         return (image[None] if image.ndim == 2 else np.moveaxis(image, 2, 0)), label
     if not isinstance(image, (Tensor, np.ndarray)) or image.ndim not in (2, 3):
         shape = getattr(image, "shape", "")
@@ -175,7 +176,8 @@ def _one(image: Any, i: int, shape: tuple[int, int, int]) -> Tensor:
     if isinstance(image, (str, Path)):
         image = torch.from_numpy(read_picture(image, shape).copy())
     elif isinstance(image, Image.Image):
-        image = torch.from_numpy(fit(image, shape, f"image {i}").copy())
+        with quiet(), named(f"image {i}"):
+            image = torch.from_numpy(fit(image, shape, f"image {i}").copy())
     return as_batch(image, shape).float()
 
 

@@ -111,7 +111,7 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def named(path: Path | BinaryIO) -> Iterator[None]:
+def named(path: Path | BinaryIO | str) -> Iterator[None]:
     """Whatever goes wrong while a picture is read is one line that names it."""
     try:
         yield

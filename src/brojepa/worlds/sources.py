@@ -20,7 +20,7 @@ from brojepa import parts
 from brojepa.config import WORLDS, is_own_world, needs_emnist, parse_size, world_code, world_folder
 from brojepa.errors import MissingData, RequestError, unknown
 from brojepa.files import cache_dir, place
-from brojepa.worlds import brought, derived, folder, idx
+from brojepa.worlds import brought, derived, folder, idx, npz
 from brojepa.worlds.arrays import every_fifth
 from brojepa.worlds.world import World, content_sum
 
@@ -51,12 +51,6 @@ EMNIST = Layout(
     transposed=True,
     first_label=1,
 )
-KEYS = {
-    "poses": ("images", "things", "poses"),
-    "recording": ("images", "actions", "episode"),
-    "labels": ("images", "labels"),
-}
-"""What an .npz holds, by kind of world."""
 COLUMNS = ("pixels", "action", "ep_offset", "ep_len")
 HDF5 = (".h5", ".hdf5")
 VIEWS: dict[str, Any] = {"group": "", "held_out_things": -1, "tolerance": 0.0}
@@ -250,31 +244,17 @@ def _from_directory(name: str, directory: Path, layout: Layout, n: int | None = 
 def _from_npz(path: Path, views: dict[str, Any]) -> World:
     """images, labels, and test_images, test_labels; without the latter every fifth image of a state is for test. Or
     images, things, poses and group; or images, actions, episode and group."""
-    try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            data = {key: file[key] for key in file.files}
-    except Exception as error:  # a damaged zip raises any of a dozen kinds, and np.load opens more than .npz
-        raise RequestError(f"{path} is not a readable .npz file ({error})") from None
-    kind = next((kind for kind, (_, *keys) in KEYS.items() if any(key in data for key in keys)), "labels")
-    missing = [key for key in KEYS[kind] if key not in data]
-    if missing:
-        others = kind == "labels" and "images" in data
-        hint = "; or things and poses, or actions and episode, in place of labels" if others else ""
-        raise RequestError(f"{path} lacks {' and '.join(missing)}: it holds {', '.join(data) or 'nothing'}{hint}")
+    kind, data = npz.read(path)
     digest = hashlib.sha256()
     for key in sorted(data):
         digest.update(key.encode() + np.ascontiguousarray(data[key]).tobytes())
     if kind != "labels":
         views = {**views, "group": _group(path, views["group"], str(data.get("group", "")))}
         read = brought.poses if kind == "poses" else brought.recording
-        return read(path.stem, *(data[key] for key in KEYS[kind]), **views, source={"sha256": digest.hexdigest()})
+        return read(path.stem, *(data[key] for key in npz.KEYS[kind]), **views, source={"sha256": digest.hexdigest()})
     if views != VIEWS:
         raise RequestError(f"{path} holds labelled images: --group, --held-out-things and --tolerance are for poses")
     images, labels = data["images"], data["labels"]
-    if labels.ndim != 1 or images.shape[:1] != labels.shape:
-        raise RequestError(f"{path}: {images.shape} images but {labels.shape} labels, need one label per image")
-    if ("test_images" in data) != ("test_labels" in data):
-        raise RequestError(f"{path} holds only one of test_images and test_labels: give both or neither")
     if "test_images" in data:
         train, test = (images, labels), (data["test_images"], data["test_labels"])
     else:
@@ -305,6 +285,9 @@ def _from_hdf5(path: Path, views: dict[str, Any]) -> World:
             missing = [key for key in COLUMNS if key not in file]
             if missing:
                 raise RequestError(f"{path} lacks {' and '.join(missing)}: it holds {', '.join(file) or 'nothing'}")
+            if not all(isinstance(file[key], h5py.Dataset) for key in COLUMNS):
+                raise RequestError(f"{path}: {', '.join(COLUMNS)} must be data sets, one of them is a group")
+            npz.fits(path, sum(file[key].size * file[key].dtype.itemsize for key in COLUMNS))
             data = {key: np.asarray(file[key]) for key in COLUMNS}
     except OSError as error:
         raise RequestError(f"{path} is not a readable HDF5 file ({' '.join(str(error).split())})") from None

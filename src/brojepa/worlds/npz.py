@@ -1,0 +1,77 @@
+"""Reading an .npz of images: what its headers say is looked at before anything is unpacked, because a small file may
+unpack to a very large one."""
+
+from __future__ import annotations
+
+import math
+import os
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from brojepa.errors import RequestError
+
+KEYS = {
+    "poses": ("images", "things", "poses"),
+    "recording": ("images", "actions", "episode"),
+    "labels": ("images", "labels"),
+}
+"""What it holds, by kind of world; beside labels, test_images and test_labels, both or neither."""
+SHARE = 0.5  # of the machine's memory that the arrays of a world may take
+
+
+def read(path: Path) -> tuple[str, dict[str, np.ndarray]]:
+    """The kind of world that an .npz holds, one of `KEYS`, and its arrays."""
+    try:
+        with path.open("rb") as raw, zipfile.ZipFile(raw) as file:
+            sizes = {name.removesuffix(".npy"): _header(file, name) for name in file.namelist()}
+        kind = next((kind for kind, (_, *keys) in KEYS.items() if any(key in sizes for key in keys)), "labels")
+        _check(path, kind, sizes)
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            return kind, {key: file[key] for key in sizes}
+    except RequestError:
+        raise
+    except Exception as error:  # a damaged zip raises any of a dozen kinds
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise RequestError(f"{path} is not a readable .npz file ({why:.200})") from None
+
+
+def _header(file: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], int]:
+    """The shape of an array, and how many bytes it takes."""
+    with file.open(name) as stream:
+        version = np.lib.format.read_magic(stream)
+        reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = reader(stream)
+    return shape, math.prod(shape) * dtype.itemsize
+
+
+def _check(path: Path, kind: str, sizes: dict[str, tuple[tuple[int, ...], int]]) -> None:
+    missing = [key for key in KEYS[kind] if key not in sizes]
+    if missing:
+        others = kind == "labels" and "images" in sizes
+        hint = "; or things and poses, or actions and episode, in place of labels" if others else ""
+        raise RequestError(f"{path} lacks {' and '.join(missing)}: it holds {', '.join(sizes) or 'nothing'}{hint}")
+    fits(path, sum(size for _, size in sizes.values()))
+    if kind != "labels":
+        return
+    if ("test_images" in sizes) != ("test_labels" in sizes):
+        raise RequestError(f"{path} holds only one of test_images and test_labels: give both or neither")
+    for start in ("", "test_") if "test_images" in sizes else ("",):
+        images, labels = sizes[f"{start}images"][0], sizes[f"{start}labels"][0]
+        if len(labels) != 1 or images[:1] != labels:
+            raise RequestError(f"{path}: {images} images but {labels} labels, need one label per image")
+
+
+def fits(path: Path, total: int) -> None:
+    """An error where the arrays of a file, `total` bytes, are more than fits."""
+    if total > SHARE * _memory():
+        raise RequestError(f"{path} unpacks to {total / 1e9:,.1f} GB, over half the memory here: take fewer images")
+
+
+def _memory() -> float:
+    """Bytes of memory that the machine has; without end where it does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return math.inf
