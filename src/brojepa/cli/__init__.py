@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 
@@ -24,6 +25,7 @@ from brojepa.text import open_streams
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    program = argv is None
     argv = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in argv
     argv = [a for a in argv if a != "--debug"]
@@ -39,9 +41,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug:
             raise
         word = "" if isinstance(error, Interrupted) else "error: "
+        if program and not word:
+            _ignore_more()
         _complain(f"{word}{error}")
         return error.exit_code
     except KeyboardInterrupt:
+        if program:
+            _ignore_more()
         _complain("interrupted; the same command goes on from the last checkpoint")
         return 130
     except OSError as error:  # the machine: a full disk behind the screen's output, a file that went away
@@ -59,6 +65,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # a bug, or the machine
         _complain(f"unexpected error: {type(error).__name__}: {error}; repeat with --debug for the traceback")
         return 1
+
+
+def _ignore_more() -> None:
+    """A second Ctrl-C, while this program says that it was interrupted and ends, changes nothing."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _is_memory(error: Exception) -> bool:
