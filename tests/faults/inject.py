@@ -39,7 +39,6 @@ from small_runs import same_run
 
 from brojepa.cli import main
 from brojepa.runs import Run, checkpoint
-from brojepa.sweep import local as _  # noqa: F401, imported before forking
 from brojepa.training import loop
 from brojepa.worlds import open_world
 
@@ -472,7 +471,7 @@ class Sweep:
     def __init__(self, place: Path, world: Path) -> None:
         self.place, self.count = place / "sweeps", 0
         self.place.mkdir()
-        knobs = [word for word in COMMON.replace("--quiet", "").replace("--epochs 2", "--epochs 60").split()]
+        knobs = COMMON.replace("--quiet", "").replace("--epochs 2", "--epochs 60").split()
         self.words = ["sweep", "mnist/bro-mlp-mfr-*", "--world", str(world), "--seeds", "0,1", "--jobs", "2", *knobs]
         self.uncut = self.place / "uncut"
         begun = time.monotonic()
