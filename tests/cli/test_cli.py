@@ -250,9 +250,9 @@ def on_terminal(*words: object) -> tuple[int, str]:
 
 
 def as_displayed(text: str) -> list[str]:
-    """The lines that remain on the screen."""
+    """The lines that remain on the screen, without colours."""
     lines = []
-    for line in text.replace("\r\n", "\n").split("\n"):
+    for line in re.sub(r"\x1b\[\d*m", "", text).replace("\r\n", "\n").split("\n"):
         shown = ""
         for part in line.split("\r"):
             shown = part.removeprefix("\x1b[K") if part.startswith("\x1b[K") else part + shown[len(part) :]
@@ -263,8 +263,9 @@ def as_displayed(text: str) -> list[str]:
 def test_table_is_rewritten_in_place_on_a_terminal(digits: Path, tmp_path: Path) -> None:
     code, text = on_terminal("train", "--world", digits, *SMALL, "--out", tmp_path)
     assert code == 0
-    assert re.search(r"\r\x1b\[K +1/4 +\d+% +\S+ s left", text)
-    assert "\r\x1b[Kevaluating" in text
+    plain = re.sub(r"\x1b\[\d*m", "", text)
+    assert re.search(r"\r\x1b\[K +1/4 +[━─]+ +\d+%  [\d,]+ images/s  loss [\d.]+  \S+ s left", plain)
+    assert "\r\x1b[Kevaluating on the test split, about " in plain
     screen = as_displayed(text)
     assert not [line for line in screen if "%" in line or "evaluating" in line or "\x1b" in line]
     assert [line.split()[0] for line in screen if re.match(r" +\d/4 ", line)] == ["1/4", "2/4", "3/4", "4/4"]

@@ -79,7 +79,7 @@ def really(name: str, effort: Effort) -> dict[str, Any]:
     """A run of the preset to its end; its seconds have validation and checkpoints in them."""
     config = preset(name)
     with tempfile.TemporaryDirectory() as out:
-        result = train(config, out=out, device=effort.device).result
+        result = train(config, out=out, device=effort.device, quiet=True).result
     seconds = result["seconds"]
     steps = round(seconds * result["images_per_second"] / config.batch_size)
     return _row(name, "trained", config.batch_size, steps, seconds / steps, seconds, result["metrics"]["zero_shot"])

@@ -56,7 +56,7 @@ def train(argv: list[str]) -> int:
     if args.profile:
         callbacks.append(Profile(say=(lambda line: None) if args.quiet or args.json else table.say))
     where = {"out": args.out, "data_dir": args.data_dir, "device": args.device, "threads": asked}
-    train_run(name, seed=seed, callbacks=callbacks, **where, **given)
+    train_run(name, seed=seed, callbacks=callbacks, quiet=args.quiet, **where, **given)
     return 0
 
 
@@ -74,10 +74,12 @@ def evaluate(argv: list[str]) -> int:
 
     from brojepa.evaluation import evaluate_run
     from brojepa.runs import Run
-    from brojepa.training.display import accuracies
+    from brojepa.runs.result import accuracies
+    from brojepa.training.screen import progress_bar
 
     run = Run(Path(args.run))
-    measured = evaluate_run(run.path, args.data_dir, args.device, trust=args.trust, threads=asked)
+    with progress_bar("evaluating", sys.stderr) as tell:
+        measured = evaluate_run(run.path, args.data_dir, args.device, trust=args.trust, threads=asked, listener=tell)
     parts = ("metrics", "per_action", "by_state", "retrieval", "zero_shot_kind")
     compared = run.done and measured["same_images"]
     same = not compared or all(run.result.get(key) == measured.get(key) for key in parts)

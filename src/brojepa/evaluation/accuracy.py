@@ -7,8 +7,9 @@ accuracies are their ratios.
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,11 @@ from brojepa.groups import Element
 from brojepa.models import Model
 from brojepa.worlds import Batch, Split, World
 
-ROWS = 4096  # latents acted on and classified at once
+ROWS = 4096  # latents acted on and classified at once; a multiple of the images that a model encodes at once
+SAMPLE, QUERIES, BANK = 128, 512, 4096  # images encoded, latents looked up and in what: to guess how long all will take
+
+Done = Callable[[str, float], None]
+"""Told that a share of a part is done, 0 to 1."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +38,13 @@ class Latents:
     states: Tensor
 
     @classmethod
-    def of(cls, model: Model, split: Split) -> Latents:
-        return cls(model.encode(split.images), split.states.to(model.device))
+    def of(cls, model: Model, split: Split, done: Callable[[int], None] = lambda count: None) -> Latents:
+        """`done` is told how many images have been encoded, again and again."""
+        parts = []
+        for images in split.images.split(ROWS):
+            parts.append(model.encode(images))
+            done(len(images))
+        return cls(torch.cat(parts), split.states.to(model.device))
 
 
 def moved(model: Model, states: Tensor, k: Element) -> Tensor:
@@ -90,19 +100,30 @@ def bank(model: Model, data: Latents, actions: Sequence[Element]) -> Latents:
     return Latents(torch.cat(z), torch.cat([moved(model, data.states, k) for k in actions]))
 
 
-def knn_accuracy(model: Model, data: Latents, bank: Latents, actions: Sequence[Element]) -> float | None:
+def knn_accuracy(
+    model: Model, data: Latents, bank: Latents, actions: Sequence[Element], done: Done = lambda part, share: None
+) -> float | None:
     """Where actions come round (+3 is -7 of ten states, at fixed angles), those that are one are looked up once."""
     if not actions:
         return None
-    neighbours, period = Neighbours(bank.z, bank.states, model.task.n), model.action.period
+    neighbours = Neighbours(bank.z, bank.states, model.task.n)
     right: dict[Element, int] = {}
-    elements = [k % period if period else k for k in actions]
+    elements = _distinct(model, actions)
+    total, looked_up = len(set(elements)) * len(data.z), 0
     for k, same in zip(actions, elements, strict=True):
         if same not in right:
             right[same] = 0
             for z, y in zip(data.z.split(ROWS), data.states.split(ROWS), strict=True):
                 right[same] += int((neighbours.classify(model.act(z, k)) == moved(model, y, k)).sum())
+                looked_up += len(z)
+                done("neighbours", looked_up / total)
     return sum(right[same] for same in elements) / (len(data.z) * len(actions))
+
+
+def _distinct(model: Model, actions: Sequence[Element]) -> list[Element]:
+    """The actions, those that are one written alike."""
+    period = model.action.period
+    return [k % period if period else k for k in actions]
 
 
 class evaluating:
@@ -125,11 +146,25 @@ class evaluating:
 
 
 def evaluate(
-    model: Model, train: Split, test: Split, train_actions: Sequence[Element], test_actions: Sequence[Element]
+    model: Model,
+    train: Split,
+    test: Split,
+    train_actions: Sequence[Element],
+    test_actions: Sequence[Element],
+    done: Done = lambda part, share: None,
 ) -> dict[str, Any]:
-    """The paper's five accuracies, accuracy per action, and per state and action, as `result.json` has them."""
+    """The paper's five accuracies, accuracy per action, and per state and action, as `result.json` has them.
+
+    `done` hears of the two parts that take time, "encode" and "neighbours"."""
+    encoded = 0
+
+    def count(images: int) -> None:
+        nonlocal encoded
+        encoded += images
+        done("encode", encoded / (len(train) + len(test)))
+
     with evaluating(model):
-        fitted, held = Latents.of(model, train), Latents.of(model, test)
+        fitted, held = Latents.of(model, train, count), Latents.of(model, test, count)
         actions = sorted({*train_actions, *test_actions})
         right = count_right(model, held, actions)
         total = torch.bincount(held.states, minlength=model.task.n)
@@ -140,7 +175,7 @@ def evaluate(
                 "seen": _mean(per_action, train_actions),
                 "zero_shot": _mean(per_action, test_actions),
                 "rollout": rollout_accuracy(model, held, train_actions, test_actions),
-                "knn": knn_accuracy(model, held, bank(model, fitted, train_actions), test_actions),
+                "knn": knn_accuracy(model, held, bank(model, fitted, train_actions), test_actions, done),
             },
             "per_action": {model.group.write(k): value for k, value in per_action.items()},
             "by_state": {
@@ -173,4 +208,31 @@ class LabelEvaluator(Evaluator):
         }
 
     def test(self, model: Model, train: Split) -> dict[str, Any]:
-        return evaluate(model, train, self.world.test.to(model.device), self.train_actions, self.test_actions)
+        test = self.world.test.to(model.device)
+        return evaluate(model, train, test, self.train_actions, self.test_actions, self.done)
+
+    def sample(self, model: Model, train: Split) -> dict[str, float]:
+        """All else takes little beside encoding and looking up neighbours."""
+        few = train[torch.arange(min(len(train), SAMPLE), device=train.states.device)]
+        count = BANK // len(few) + 1
+        with evaluating(model):
+            latents, encode = _timed(lambda: Latents.of(model, few))
+            noise = torch.randn(count, *latents.z.shape, generator=torch.Generator().manual_seed(0)).to(model.device)
+            z = (latents.z + 0.1 * latents.z.std() * noise).flatten(0, 1)
+            neighbours = Neighbours(z, latents.states.repeat(count), model.task.n)
+            found, look_up = _timed(lambda: Latents(z, neighbours.classify(z[:QUERIES])))
+        fitted = len(train) if model.predicts_latents else len(train) * len(self.train_actions)
+        wanted = len(set(_distinct(model, self.test_actions))) * len(self.world.test)
+        return {
+            "encode": encode / len(few) * (len(train) + len(self.world.test)),
+            "neighbours": look_up / len(found.states) / len(z) * fitted * wanted,
+        }
+
+
+def _timed(work: Callable[[], Latents]) -> tuple[Latents, float]:
+    """What a piece of work gives, and the seconds it takes the second time."""
+    work()
+    begun = time.perf_counter()
+    done = work()
+    done.z.sum().item(), done.states.sum().item()  # waits for the device
+    return done, time.perf_counter() - begun

@@ -6,8 +6,9 @@ class MyEvaluator(brojepa.Evaluator): ...
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import singledispatch
+from types import MappingProxyType
 from typing import Any
 
 from brojepa.errors import RequestError
@@ -22,7 +23,12 @@ class Evaluator:
     Args:
         world: what they are models of.
         train_actions, test_actions: the actions trained on and held out, plain elements.
+
+    `listener` may be set: it is told which share of `test` is done, 0 to 1, once `estimate` was called.
     """
+
+    listener: Callable[[float], None] | None = None
+    expected: Mapping[str, float] = MappingProxyType({})
 
     def __init__(self, world: Any, train_actions: Sequence[Element], test_actions: Sequence[Element]) -> None:
         self.world, self.train_actions, self.test_actions = world, train_actions, test_actions
@@ -36,6 +42,23 @@ class Evaluator:
         """What is measured at the end, on the test split, ready for JSON; at least "metrics", a dictionary of numbers
         with "seen" and "zero_shot". `train` holds the images trained on."""
         raise NotImplementedError
+
+    def sample(self, model: Model, train: Split) -> dict[str, float]:
+        """About how many seconds each part of `test` will take, in their order, from a small piece of each. Empty where
+        that is not known: then nothing says how far `test` has come."""
+        return {}
+
+    def estimate(self, model: Model, train: Split) -> float:
+        """About how many seconds `test` will take; 0 where that is not known."""
+        self.expected = self.sample(model, train)
+        return sum(self.expected.values())
+
+    def done(self, part: str, share: float) -> None:
+        """`test` calls this: a share of a part is done, 0 to 1. Who listens is told the share of the whole."""
+        if self.listener is not None and part in self.expected:
+            names, total = list(self.expected), sum(self.expected.values())
+            before = sum(self.expected[name] for name in names[: names.index(part)])
+            self.listener((before + share * self.expected[part]) / max(total, 1e-9))
 
 
 @singledispatch

@@ -8,7 +8,8 @@ Pixels, turned by the computer instead of a model, are measured the same way: th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,10 +81,15 @@ class ByPixels:
 
 
 def retrieve(
-    by: ByModel | ByPixels, world: PoseWorld, things: Split, actions: Sequence[Element], seed: int = 0
+    by: ByModel | ByPixels,
+    world: PoseWorld,
+    things: Split,
+    actions: Sequence[Element],
+    seed: int = 0,
+    done: Callable[[float], None] = lambda share: None,
 ) -> Ranks:
     """Every thing in `world.contexts` context poses (drawn by the seed; of the candidates, where these are a grid that
-    the actions stay on) with every action."""
+    the actions stay on) with every action. `done` is told the share of things looked at."""
     group, device = world.group, by.device
     k = group.tensor(actions).to(device)
     candidates = world.candidates.to(device)
@@ -97,6 +103,7 @@ def retrieve(
         rank, error = _look_up(by.predict(contexts, k), true, by.read(shown), candidates, group)
         ranks.append(rank)
         errors.append(error)
+        done((i + 1) / len(things))
     return Ranks(torch.cat(ranks).cpu(), torch.cat(errors).cpu())
 
 
@@ -149,15 +156,34 @@ class RetrievalEvaluator(Evaluator):
 
     def test(self, model: Model, train: Split) -> dict[str, Any]:
         with evaluating(model):
-            measured = self._measure(model, self.world.test, seed=0)
+            measured = self._measure(model, self.world.test, 0, lambda share: self.done("model", share))
         if self.test_actions and not self.world.views:
-            found = retrieve(ByPixels(self.world, model.device), self.world, self.world.test, self.test_actions)
+            pixels = ByPixels(self.world, model.device)
+            things, done = self.world.test, lambda share: self.done("pixels", share)
+            found = retrieve(pixels, self.world, things, self.test_actions, done=done)
             measured["retrieval"]["ceiling"] = found.summary(list(range(len(self.test_actions))))
         return measured
 
-    def _measure(self, model: Model, things: Split, seed: int) -> dict[str, Any]:
+    def sample(self, model: Model, train: Split) -> dict[str, float]:
+        expected = {}
+        with evaluating(model):
+            expected["model"] = self._seconds(ByModel(model), [*self.train_actions, *self.test_actions])
+        if self.test_actions and not self.world.views:
+            expected["pixels"] = self._seconds(ByPixels(self.world, model.device), list(self.test_actions))
+        return expected
+
+    def _seconds(self, by: ByModel | ByPixels, actions: list[Element]) -> float:
+        """How long all things will take, by the last of a few."""
+        few = self.world.test[torch.arange(min(len(self.world.test), 3))]
+        times = [time.perf_counter()]
+        retrieve(by, self.world, few, actions, done=lambda share: times.append(time.perf_counter()))
+        return (times[-1] - times[-2]) * len(self.world.test)
+
+    def _measure(
+        self, model: Model, things: Split, seed: int, done: Callable[[float], None] = lambda share: None
+    ) -> dict[str, Any]:
         group, actions = self.world.group, [*self.train_actions, *self.test_actions]
-        found = retrieve(ByModel(model), self.world, things, actions, seed)
+        found = retrieve(ByModel(model), self.world, things, actions, seed, done)
         seen = list(range(len(self.train_actions)))
         unseen = list(range(len(seen), len(actions)))
         repeated = [i for i in unseen if group.rollout(actions[i], self.train_actions)]

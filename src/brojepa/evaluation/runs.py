@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from brojepa.config import needs_emnist
 from brojepa.errors import RequestError
 from brojepa.evaluation.evaluator import evaluator
-from brojepa.runs import Run
+from brojepa.runs import Result, Run
 from brojepa.runs import threads as numbers
 from brojepa.runs.loading import load
 from brojepa.worlds import World, open_world
@@ -47,7 +47,8 @@ def evaluate_run(
     world: World | None = None,
     trust: bool = False,
     threads: int | None = None,
-) -> dict[str, Any]:
+    listener: Callable[[float], None] | None = None,
+) -> Result:
     """Evaluate a finished run again, as `result.json` was made: on its own world, or on other images.
 
     Args:
@@ -57,17 +58,24 @@ def evaluate_run(
         world: a world in memory.
         trust: import the own code that the run names.
         threads: compute with so many; without it, with as many as the run began with.
+        listener: told now and then which share is done, 0 to 1.
     """
     run = Run(Path(path))
     with numbers.computing_with(numbers.choose(threads, run.environment)[0]):
-        return _evaluated(run, data_dir, device, world, trust)
+        return _evaluated(run, data_dir, device, world, trust, listener)
 
 
-def _evaluated(run: Run, data_dir: str | Path | None, device: str, world: World | None, trust: bool) -> dict[str, Any]:
+def _evaluated(
+    run: Run, data_dir: str | Path | None, device: str, world: World | None, trust: bool,
+    listener: Callable[[float], None] | None,
+) -> Result:  # fmt: skip
     model = load(run.path, device, trust=trust)
     config, world = run.config, world_of(run, data_dir, world)
     train, _ = world.hold_out(config.validation, torch.Generator().manual_seed(run.header["seed"]))
     train_actions, test_actions = world.action_sets(config)
-    measured = evaluator(world, train_actions, test_actions).test(model, train)
-    same = same_images(run, world)
-    return {"world": world.title, "same_images": same, "zero_shot_kind": model.zero_shot_kind(test_actions), **measured}
+    measures = evaluator(world, train_actions, test_actions)
+    if listener is not None and measures.estimate(model, train):
+        measures.listener = listener
+    measured = measures.test(model, train)
+    same, kind = same_images(run, world), model.zero_shot_kind(test_actions)
+    return Result({"world": world.title, "same_images": same, "zero_shot_kind": kind, **measured})

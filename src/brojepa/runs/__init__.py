@@ -3,6 +3,7 @@
 Reading a run directory needs no torch; `checkpoint`, `devices` and `loading` do.
 """
 
+from brojepa.runs.result import Result
 from brojepa.runs.run import Run
 
-__all__ = ["Run"]
+__all__ = ["Result", "Run"]

@@ -17,16 +17,35 @@ from filelock import FileLock, Timeout
 
 from brojepa import files
 from brojepa.config import Config, world_code, world_folder
-from brojepa.errors import RequestError, RunError
+from brojepa.errors import BrojepaError, RequestError, RunError
 from brojepa.files import COUNT, LIST, NONE, NUMBER, TABLE, TEXT, is_grid
 from brojepa.presets import PRESETS
+from brojepa.runs.result import Result, accuracies
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A run by its directory."""
 
     path: Path
+
+    def __repr__(self) -> str:
+        """The directory, and what is known of the run: what it is, how far it has come, what it has reached."""
+        try:
+            return "\n".join([f"Run {self.path}: {self._stands}", *(accuracies(self.result) if self.done else ())])
+        except BrojepaError as error:
+            return f"Run {self.path}: {error}"
+
+    @property
+    def _stands(self) -> str:
+        if not self.config_file.is_file():
+            return "not begun"
+        config, header = self.config, self.header
+        what = (
+            f"{config.method} {config.encoder} {config.action} on {header['world'].get('name')}, seed {header['seed']}"
+        )
+        rows = "" if self.done else f" {len(self.metrics)} of"
+        return f"{what},{rows} {config.epochs} epochs"
 
     @classmethod
     def locate(cls, out: str | Path, config: Config, preset: str | None, seed: int) -> Run:
@@ -67,7 +86,7 @@ class Run:
         return self.result_file.is_file()
 
     @property
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Result:
         """What `result.json` says."""
         if not self.done:
             raise RunError(f"{self.path} has no result.json: the run is not finished, train it to the end first")
@@ -82,7 +101,7 @@ class Run:
         wrong = wrong or next((f"{k} is {v!r:.60}" for k, v in grids.items() if v is not None and not is_grid(v)), "")
         if wrong:
             raise RunError(f"{self.result_file} is not a run's result ({wrong}): remove it and train again")
-        return result
+        return Result(result)
 
     @property
     def header(self) -> dict[str, Any]:

@@ -33,6 +33,7 @@ def train(
     name: str | None = None,
     world: World | str | Path | None = None,
     threads: int | None = None,
+    quiet: bool = False,
     **knobs: Any,
 ) -> Run:
     """Train a preset or a config with one seed; the finished run.
@@ -46,10 +47,11 @@ def train(
         out: where run directories go.
         data_dir: where EMNIST lies.
         device: "auto", "cpu", "cuda" or "mps".
-        callbacks: who is told of the run while it trains.
+        callbacks: who is told of the run while it trains; `LiveTable`, which shows progress, need not be named.
         name: the preset that a config came from; where nothing was changed it names the run.
         world: a world in memory, or the name or path of one, in place of the config's.
         threads: compute with so many; without it, with as many as the run began with, or as torch has.
+        quiet: show nothing but warnings.
         **knobs: values of the config to change: `train("mnist/fast", epochs=3)`.
 
     Raises:
@@ -74,7 +76,8 @@ def train(
     config = config.replace(
         **({k: v for k, v in knobs.items() if k == "world" or k in config.reading} if chosen else knobs)
     )
-    listeners = Callbacks(callbacks)
+    shown = quiet or any(isinstance(each, (LiveTable, JsonLines)) for each in callbacks)
+    listeners = Callbacks([*(() if shown else (LiveTable(),)), *callbacks])
     try:
         path = None
         if in_memory is None:

@@ -23,7 +23,10 @@ class Progress(Protocol):
     why: what the recipe for own images chose and why, in one line; empty where none did.
     world, transitions, model, placement: what is learned, what is drawn from it, by what, and where that computes.
     train_actions, test_actions: the actions trained on and held out.
-    epoch, step: epochs finished, and steps taken in this one; `steps` make an epoch.
+    epoch, step: epochs finished, and steps taken in this one; `steps` make an epoch, `batch_size` images a step.
+    loss: the mean loss of this epoch so far, None before its first step; reading it waits for the device.
+    evaluation_seconds: about how long evaluation will take, by a small piece of it; 0 where that is not known.
+    callbacks: all who listen, as one; `callbacks.warning` tells them something.
     term_names: the names of the loss's terms, "loss" first; empty before the first step.
     rows: one dictionary per finished epoch, as `metrics.jsonl` has them.
     """
@@ -43,8 +46,16 @@ class Progress(Protocol):
     epoch: int
     step: int
     steps: int
+    batch_size: int
     term_names: list[str]
     rows: list[dict[str, Any]]
+    callbacks: Callback
+
+    @property
+    def loss(self) -> float | None: ...
+
+    @property
+    def evaluation_seconds(self) -> float: ...
 
 
 class Callback:
@@ -66,6 +77,9 @@ class Callback:
 
     def evaluate(self, training: Progress) -> None:
         """Training is over, and the test split is about to be measured."""
+
+    def evaluated(self, training: Progress, share: float) -> None:
+        """A share of the evaluation is done, 0 to 1; not told by an own evaluator that gives no `sample`."""
 
     def warning(self, text: str) -> None:
         """Something a user should know, in one line."""
@@ -101,6 +115,10 @@ class Callbacks(Callback):
     def evaluate(self, training: Progress) -> None:
         for callback in self.callbacks:
             callback.evaluate(training)
+
+    def evaluated(self, training: Progress, share: float) -> None:
+        for callback in self.callbacks:
+            callback.evaluated(training, share)
 
     def warning(self, text: str) -> None:
         takers = [c for c in self.callbacks if type(c).warning is not Callback.warning]

@@ -1,20 +1,22 @@
 """What a run says while it trains: a table that grows by one row per epoch, or JSON lines.
 
-On a terminal the row of the current epoch is rewritten in place as it goes; elsewhere only whole rows are printed.
+On a terminal or in a notebook a bar below the table says how far the run has come, evaluation included; elsewhere only
+whole rows are printed.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import sys
 import time
 from typing import Any, TextIO
 
 from brojepa.algebra.modulus import SETTLED
 from brojepa.runs import Run
+from brojepa.runs.result import accuracies
 from brojepa.text import actions_text, duration, fraction
 from brojepa.training.callbacks import Callback, Progress
+from brojepa.training.screen import EVERY, bar, screen
 from brojepa.worlds.pictures import cycle_line
 
 
@@ -32,22 +34,19 @@ class JsonLines(Callback):
 
 
 class LiveTable(Callback):
-    """The live table, and at the end what was learned in words."""
+    """The live table, and at the end what was learned in words. Fits the terminal, 80 columns elsewhere: columns that
+    do not fit are left out, all are in `metrics.jsonl`."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self.stream = stream or sys.stdout
-        self.live = self.stream.isatty()
+        self.screen = screen(stream)
         self.shown = 0.0
         self.began, self.began_at = time.monotonic(), 0
-        self.terms: list[str] | None = None
+        self.evaluation, self.evaluation_began = 0.0, 0.0  # how long it will take in seconds, and when it began
+        self.columns: dict[str, int] | None = None
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, look: str = "", indent: int = 2) -> None:
         """Print a line of its own."""
-        print(f"\r\x1b[K{text}" if self.live else text, file=self.stream, flush=True)
-
-    def _passing(self, text: str) -> None:
-        if self.live:
-            print(f"\r\x1b[K{text}", end="", file=self.stream, flush=True)
+        self.screen.line(text, look, indent)
 
     def begin(self, training: Progress, resumed: bool) -> None:
         config, world = training.config, training.world
@@ -55,7 +54,7 @@ class LiveTable(Callback):
         count = f"{len(training.transitions) // config.repeat:,} images"
         images = f"{count} of {world.n} states" if world.n else f"{count} of things in poses of {world.group}"
         changed = f"{config.hash} ({training.base}, changed)" if training.base else config.hash
-        self.say(f"{training.preset or changed} seed {training.seed}: {world.title}, {images}")
+        self.say(f"{training.preset or changed} seed {training.seed}: {world.title}, {images}", "bold")
         for note in world.notes:
             self.say(f"note: {note}")
         if world.plain and "names" in world.source:
@@ -71,55 +70,86 @@ class LiveTable(Callback):
             self.say(f"chosen for these images: {training.why}")
         if resumed:
             self.say(f"resuming at epoch {training.epoch + 1}, step {training.step + 1}")
-        self.terms = None
+        self.columns = None
+        self.evaluation = training.evaluation_seconds  # it tries a little of it: before the clock starts
         self.began, self.began_at = time.monotonic(), training.epoch * training.steps + training.step
 
-    def _left(self, training: Progress) -> str:
+    def _left(self, training: Progress) -> tuple[float, float]:
+        """The seconds left of training and evaluation, and the share that is done."""
         done = training.epoch * training.steps + training.step
         total = training.config.epochs * training.steps
-        seconds = (time.monotonic() - self.began) * (total - done) / max(done - self.began_at, 1)
-        return duration(seconds)
+        each = (time.monotonic() - self.began) / max(done - self.began_at, 1)
+        whole = each * total + self.evaluation
+        return whole - each * done, each * done / max(whole, 1e-9)
 
-    def _head(self, training: Progress) -> list[str]:
-        """The terms of the loss that have a column; the first time, the head of the table is printed."""
-        if self.terms is None:
-            self.terms = [name for name in training.term_names if name not in ("loss", "probe")]
-            short = [name if len(name) < 7 else name[:3] for name in self.terms]
-            heads = ["epoch", "loss", *short, "val loss", "seen", "zero-shot", "images/s", "left"]
-            self.say("  ".join(f"{h:>9}" for h in heads))
-        return self.terms
+    def _head(self, training: Progress) -> dict[str, int]:
+        """The columns and their widths; the first time, the head of the table is printed."""
+        if self.columns is None:
+            terms = [name for name in training.term_names if name not in ("loss", "probe")]
+            epochs = training.config.epochs
+            widths = {"epoch": max(7, len(f"{epochs}/{epochs}")), "loss": 7, **dict.fromkeys(terms, 6)}
+            widths |= {"validation_loss": 8, "seen": 6, "zero_shot": 9, "left": 8, "images_per_second": 8}
+            for name in ("images_per_second", *reversed(terms), "left"):
+                if sum(widths.values()) + 2 * len(widths) - 2 > self.screen.columns:
+                    del widths[name]
+            names = {"validation_loss": "val loss", "zero_shot": "zero-shot", "images_per_second": "images/s"}
+            names |= {name: name if len(name) <= 6 else name[:3] for name in terms}
+            self.columns = widths
+            self._row({name: names.get(name, name) for name in widths}, "dim")
+        return self.columns
+
+    def _row(self, values: dict[str, str], look: str = "") -> None:
+        assert self.columns is not None
+        self.say("  ".join(f"{values[name]:>{width}}" for name, width in self.columns.items()), look)
 
     def step(self, training: Progress) -> None:
         self._head(training)
         now = time.monotonic()
-        if self.live and now - self.shown > 0.5:
+        if self.screen.live and now - self.shown > EVERY:
             self.shown = now
-            share = training.step / training.steps
-            self._passing(
-                f"{training.epoch + 1:>5}/{training.config.epochs:<3}  {share:>4.0%}   {self._left(training)} left"
-            )
+            left, share = self._left(training)
+            done = training.epoch * training.steps + training.step - self.began_at
+            rate = done * training.batch_size / max(now - self.began, 1e-9)
+            label = f"{training.epoch + 1:>3}/{training.config.epochs:<3}"
+            notes = [f"{rate:,.0f} images/s", f"loss {training.loss:.4g}", f"{duration(left)} left"]
+            self.screen.passing(bar(self.screen, label, share, notes), "cyan")
 
     def epoch(self, training: Progress, row: dict[str, Any]) -> None:
-        values = [f"{row['epoch']}/{training.config.epochs}", f"{row['loss']:.4f}"]
-        values += [f"{row[name]:.4f}" for name in self._head(training)]
-        values += [f"{row['validation_loss']:.4f}", fraction(row["seen"]), fraction(row["zero_shot"])]
-        values += [f"{row['images_per_second']:,.0f}", self._left(training)]
-        self.say("  ".join(f"{v:>9}" for v in values))
+        columns, (left, _) = self._head(training), self._left(training)
+        values = {name: _short(row[name]) for name in columns if isinstance(row.get(name), float)}
+        values |= {"seen": fraction(row["seen"]), "zero_shot": fraction(row["zero_shot"])}
+        values |= {"epoch": f"{row['epoch']}/{training.config.epochs}", "left": _about(left)}
+        self._row({**values, "images_per_second": f"{row['images_per_second']:,.0f}"})
 
     def warning(self, text: str) -> None:
-        self.say(f"warning: {text}")
+        self.say(f"warning: {text}", "yellow")
 
     def evaluate(self, training: Progress) -> None:
-        self._passing("evaluating on the test split")
+        text = f"evaluating on the test split{f', about {_about(self.evaluation)}' if self.evaluation else ''}"
+        self.evaluation_began = time.monotonic()
+        if self.screen.live:
+            self.screen.passing(text, "cyan")
+        else:
+            self.say(text)
+
+    def evaluated(self, training: Progress, share: float) -> None:
+        now = time.monotonic()
+        if self.screen.live and now - self.shown > EVERY:
+            self.shown = now
+            trained, taken = self.evaluation_began - self.began, now - self.evaluation_began
+            left = taken * (1 - share) / share if share > 0.1 else self.evaluation * (1 - share)
+            whole = (trained + share * self.evaluation) / (trained + self.evaluation)
+            self.screen.passing(bar(self.screen, "evaluating", whole, [f"{duration(left)} left"]), "cyan")
 
     def end(self, training: Progress, result: dict[str, Any]) -> None:
         self.say("")
-        self.say(f"trained in {duration(result['seconds'])}, kept epoch {result['kept_epoch']}; accuracy:")
+        rate = f"{result['images_per_second']:,.0f} images/s"
+        self.say(f"trained in {duration(result['seconds'])} ({rate}), kept epoch {result['kept_epoch']}; accuracy:")
         for line in accuracies(result):
-            self.say(line)
+            self.say(line, "green" if line.startswith("  zero-shot ") else "", indent=21)
         if training.model.action.learned_angles:
             self.say(angles_text(result["angles"], training.world.group))
-        self.say(f"{training.run.path}")
+        self.say(f"{training.run.path}", "dim")
 
     def found_done(self, run: Run) -> None:
         metrics = run.result["metrics"]
@@ -127,30 +157,16 @@ class LiveTable(Callback):
         self.say(f"{run.path} is finished: {values}")
 
 
-def accuracies(result: dict[str, Any]) -> list[str]:
-    """The accuracies, one per line, with what each was measured on; in a world of poses, retrieval and its errors."""
-    kind = result["zero_shot_kind"]
-    why = {"strict": "never given to the latent action in training", "weak": "used by an auxiliary loss in training"}
-    notes = {
-        "train": "training images, training actions",
-        "seen": "test images, training actions",
-        "zero_shot": f"test images, held-out actions; {kind}: {why.get(kind)}",
-        "rollout": "the same by repeating a training action",
-        "knn": "the same read by 20 nearest neighbours instead of the probe",
-    }
-    rows = [(name.replace("_", "-"), value, notes.get(name, "")) for name, value in result["metrics"].items()]
-    rows.append(("chance", result.get("chance"), ""))
-    lines = [f"  {name:<10} {value:.4f}  {note}".rstrip() for name, value, note in rows if value is not None]
-    found = result.get("retrieval")
-    if not found:
-        return lines
-    lines.append(f"  (the true next image found first among {found['candidates']} candidates)")
-    for name in ("seen", "zero_shot", "on_grid", "off_grid", "ceiling"):
-        if found.get(name):
-            mrr, median, mean = (found[name][key] for key in ("mrr", "median_error", "mean_error"))
-            where = f"{'pixels' if name == 'ceiling' else name.replace('_', '-'):<10}"
-            lines.append(f"  {where} MRR {mrr:.4f}, error of the pose found: median {median:.4g}, mean {mean:.4g}")
-    return lines
+def _short(value: float) -> str:
+    """A number in six characters or about."""
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:.4g}"
+
+
+def _about(seconds: float) -> str:
+    """A duration in eight characters."""
+    if not seconds < 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds:.0f} s" if seconds < 60 else f"{seconds / 60:.1f} min"
 
 
 def angles_text(angles: list, group: Any) -> str:

@@ -131,8 +131,22 @@ class Training(Learner):
         self.run, self.callbacks, self.base, self.world_path, self.why = run, callbacks, name, world_path, why
         self.preset = name if name and PRESETS.get(name) == config else None
         self.seconds = 0.0
+        self.estimated: float | None = None
         self.rows: list[dict[str, Any]] = []
         self.epoch_start = self.generator.get_state()
+
+    @property
+    def loss(self) -> float | None:
+        """The mean loss of this epoch so far."""
+        return float(self.log[: self.step, 0].mean()) if self.step and len(self.log) else None
+
+    @property
+    def evaluation_seconds(self) -> float:
+        """About how long `finish` will take; looked at once."""
+        if self.estimated is None:
+            with self.seeded():
+                self.estimated = self.evaluator.estimate(self.model, self.train_split)
+        return self.estimated
 
     def begin(self) -> None:
         """Write what a run directory starts with, or take up the state that is there."""
@@ -299,6 +313,8 @@ class Training(Learner):
         tensors, kept = checkpoint.load(self.run.model_file, {"epoch": COUNT, "validation_loss": NUMBER})
         loading.fill(self.model, tensors, self.run)
         self.model.eval()
+        if self.evaluation_seconds:
+            self.evaluator.listener = lambda share: self.callbacks.evaluated(self, share)
         with self.seeded():
             measured = self.evaluator.test(self.model, self.train_split)
         images = self.config.epochs * self.steps * self.batch_size

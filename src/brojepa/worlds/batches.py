@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from brojepa.worlds.labelled import LabelledTransitions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Split:
     """images uint8 [count, channels, height, width] and the states they show, int64 [count]."""
 
     images: Tensor
     states: Tensor
+
+    def __repr__(self) -> str:
+        return f"Split of {len(self):,} images, {' x '.join(map(str, self.images.shape[1:]))}"
 
     def __len__(self) -> int:
         return len(self.states)

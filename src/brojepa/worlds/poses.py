@@ -27,7 +27,7 @@ Show = Callable[[Split, Tensor], Tensor]
 """Things and their poses [count, ...] -> uint8 images [count, c, h, w]."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PoseWorld(World):
     """A world of poses. Its splits hold things: their images unmoved, and a number that names each.
 

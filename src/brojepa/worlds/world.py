@@ -17,12 +17,15 @@ from torch import Tensor
 from brojepa.config import Config
 from brojepa.errors import RequestError
 from brojepa.groups import Cyclic, Element, Group
+from brojepa.text import actions_text, listed
 from brojepa.worlds.arrays import as_arrays, every_fifth, from_items
 from brojepa.worlds.batches import Batch, Sampling, Split, Transitions
 from brojepa.worlds.labelled import LabelledTransitions
 
+MOST = 10  # names of states that are shown
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class World:
     """Images and states of two splits, and the group that acts on the states: the cycle of n, or another `law`.
 
@@ -44,6 +47,21 @@ class World:
     source: dict[str, Any] = field(default_factory=dict)
     law: Group | None = None
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """What is in it, a line each."""
+        shape = " x ".join(map(str, self.shape))
+        what = f"{self.n} states" if self.n else f"things in poses of {self.group}"
+        lines = [
+            f"{type(self).__name__} {self.title}: {what}, images {shape}",
+            f"  train    {len(self.train):,} images",
+            f"  test     {len(self.test):,} images",
+            f"  actions  {actions_text(self.actions, self.group)}, of the group {self.group}",
+        ]
+        names = self.source.get("names")
+        return "\n".join(
+            [*lines, f"  names    {listed(names[:MOST])}{', ...' if names[MOST:] else ''}"] if names else lines
+        )
 
     @property
     def group(self) -> Group:

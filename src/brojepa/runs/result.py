@@ -1,0 +1,47 @@
+"""What a finished run has reached: `result.json`, and how it is written for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Result(dict[str, Any]):
+    """A result: the dictionary that `result.json` holds, shown as a small table."""
+
+    def __repr__(self) -> str:
+        return "\n".join([self.title, *accuracies(self)]) if "metrics" in self else super().__repr__()
+
+    @property
+    def title(self) -> str:
+        """Which run this is of, in a line."""
+        words = [str(self.get("preset") or self.get("config_hash") or ""), f"on {self.get('world')}"]
+        words += [f"seed {self['seed']}"] if "seed" in self else []
+        words += [f"{self['epochs']} epochs"] if "epochs" in self else []
+        words += [f"{self['parameters']:,} parameters"] if "parameters" in self else []
+        return ", ".join(word for word in words if word)
+
+
+def accuracies(result: dict[str, Any]) -> list[str]:
+    """The accuracies, one per line, with what each was measured on; in a world of poses, retrieval and its errors."""
+    kind = result.get("zero_shot_kind")
+    why = {"strict": "never given to the latent action in training", "weak": "used by an auxiliary loss in training"}
+    notes = {
+        "train": "training images, training actions",
+        "seen": "test images, training actions",
+        "zero_shot": f"test images, held-out actions; {kind}: {why.get(str(kind))}",
+        "rollout": "the same by repeating a training action",
+        "knn": "the same read by 20 nearest neighbours instead of the probe",
+    }
+    rows = [(name.replace("_", "-"), value, notes.get(name, "")) for name, value in result["metrics"].items()]
+    rows.append(("chance", result.get("chance"), ""))
+    lines = [f"  {name:<10} {value:.4f}  {note}".rstrip() for name, value, note in rows if value is not None]
+    found = result.get("retrieval")
+    if not found:
+        return lines
+    lines.append(f"  (the true next image found first among {found['candidates']} candidates)")
+    for name in ("seen", "zero_shot", "on_grid", "off_grid", "ceiling"):
+        if found.get(name):
+            mrr, median, mean = (found[name][key] for key in ("mrr", "median_error", "mean_error"))
+            where = f"{'pixels' if name == 'ceiling' else name.replace('_', '-'):<10}"
+            lines.append(f"  {where} MRR {mrr:.4f}, error of the pose found: median {median:.4g}, mean {mean:.4g}")
+    return lines
