@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from brojepa.presets import PRESETS, preset
     from brojepa.runs import Run
     from brojepa.runs.loading import load
-    from brojepa.training import Callback, JsonLines, Learner, LiveTable, Progress, train
+    from brojepa.training import Callback, JsonLines, Learner, LiveTable, Progress, Tracker, trackers, train
     from brojepa.worlds import (
         Batch,
         LabelledTransitions,
@@ -66,7 +66,7 @@ _ROOMS = {
     "presets": "PRESETS preset",
     "runs": "Run",
     "runs.loading": "load",
-    "training": "Callback JsonLines Learner LiveTable Progress train",
+    "training": "Callback JsonLines Learner LiveTable Progress Tracker train trackers",
     "worlds": "Batch LabelledTransitions PoseTransitions PoseWorld Sampling Split Transitions World open_world",
 }  # fmt: skip
 _HOME = {name: room for room, names in _ROOMS.items() for name in names.split()}
@@ -111,6 +111,7 @@ __all__ = [
     "Supervised",
     "Target",
     "Task",
+    "Tracker",
     "Transitions",
     "VICReg",
     "World",
@@ -126,6 +127,7 @@ __all__ = [
     "load",
     "open_world",
     "preset",
+    "trackers",
     "train",
 ]  # fmt: skip
 

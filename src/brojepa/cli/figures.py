@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from brojepa.cli.parser import Parser, add_threads, add_trust, require, threads
 from brojepa.cli.sweep import at_once, here
 from brojepa.errors import RequestError, unknown
-from brojepa.figures import FIGURES, KINDS, paper_runs
+from brojepa.figures import FIGURES, KINDS, MOST, paper_runs
 from brojepa.files import place
 
 if TYPE_CHECKING:
@@ -32,10 +33,21 @@ def figures(argv: list[str]) -> int:
     parser.add_argument("--runs-dir", default="runs", metavar="DIR", help="where --paper trains; default runs")
     parser.add_argument("--jobs", metavar="INT", help="runs at once for --paper; default one for each core, at most 4")
     parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is; default BROJEPA_DATA, then the cache")
+    circle = parser.add_argument_group("circle and circle-multi")
+    circle.add_argument(
+        "--frequency",
+        metavar="INT|pca",
+        help="whose planes are shown; default the lowest that tells states apart",
+    )
+    circle.add_argument("--image", action="append", metavar="FILE", help="put your own image into it; may be repeated")
+    circle.add_argument("--invert", action="store_true", help="your images are dark on white")
     add_threads(parser)
     add_trust(parser)
     args = parser.parse(argv)
-    names, asked = _names(args.only), threads(args.threads)
+    options, asked = _circle(args), threads(args.threads)
+    names = _names(",".join(_CIRCLES) if options and args.only is None else args.only)
+    if options and not {*names} & {*_CIRCLES}:
+        raise RequestError(f"--frequency, --image and --invert are for {' and '.join(_CIRCLES)}: add one to --only")
     require("matplotlib")
     require("scikit-learn", module="sklearn")
 
@@ -49,7 +61,8 @@ def figures(argv: list[str]) -> int:
 
     set_threads(asked)
     outcomes = []
-    for outcome in make(paths, names, _out(args.out, paths), args.data_dir, args.trust, _remark):
+    circle = {"circle": options}
+    for outcome in make(paths, names, _out(args.out, paths), args.data_dir, args.trust, circle, _remark):
         print(_line(outcome), flush=True)
         outcomes.append(outcome)
     if not any(o.file or o.error for o in outcomes):
@@ -59,6 +72,22 @@ def figures(argv: list[str]) -> int:
 
 def _remark(text: str) -> None:
     print(f"brojepa: {text}", file=sys.stderr)
+
+
+_CIRCLES = tuple(name for name, spec in FIGURES.items() if spec.module == "circle")
+
+
+def _circle(args: argparse.Namespace) -> dict[str, Any]:
+    """What was said of the circle, checked."""
+    if args.frequency not in (None, "pca") and not re.fullmatch(r"[1-9]\d{0,8}", args.frequency):
+        raise RequestError(f"--frequency {args.frequency!r}: expected an integer of 1 or more, or pca")
+    if args.invert and not args.image:
+        raise RequestError("--invert is for your own images: name one with --image")
+    for path in args.image or ():
+        if not Path(path).is_file():
+            raise RequestError(f"--image {path}: there is no such file")
+    given = {"frequency": args.frequency, "images": args.image, "invert": args.invert}
+    return {name: value for name, value in given.items() if value}
 
 
 def _names(only: str | None) -> list[str]:
@@ -105,6 +134,7 @@ def _line(outcome: Outcome) -> str:
         return f"{outcome.name}: not drawn: it is for {wanted}, and {run.run.path} is of {run.group} {what}"
     if not outcome.file:
         return f"{outcome.name}: not drawn, it lacks {lacks}"
+    room = f", of the first {MOST} of {MOST + outcome.left_out} runs" if outcome.left_out else ""
     origin = f", from {outcome.redrawn}" if outcome.redrawn else ""
     others = "".join(f", other images than {run.path} was trained on" for run in outcome.others)
-    return f"{outcome.name}: {outcome.file}{origin}{f', without {lacks}' if lacks else ''}{others}"
+    return f"{outcome.name}: {outcome.file}{room}{origin}{f', without {lacks}' if lacks else ''}{others}"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from brojepa.cli.parser import (
     Parser,
@@ -18,6 +21,9 @@ from brojepa.cli.parser import (
     threads,
 )
 from brojepa.presets import AUTO, RECOMMENDED, preset, recommended
+
+if TYPE_CHECKING:
+    from brojepa.runs import Run
 
 
 def train(argv: list[str]) -> int:
@@ -36,6 +42,13 @@ def train(argv: list[str]) -> int:
     run.add_argument(
         "--profile", action="store_true", help="profile a few steps: where the time goes, and a trace in the run"
     )
+    run.add_argument(
+        "--track",
+        action="append",
+        default=[],
+        metavar="tensorboard|wandb|trackio",
+        help="tell these trackers of the run; several with commas or by repeating it",
+    )
     say = run.add_mutually_exclusive_group()
     say.add_argument("--quiet", action="store_true", help="print nothing but warnings and errors")
     say.add_argument("--json", action="store_true", help="print one JSON object per epoch, then the result")
@@ -47,7 +60,7 @@ def train(argv: list[str]) -> int:
         preset(name).replace(**given)
     seed, asked = one_seed(args.seed), threads(args.threads)
 
-    from brojepa.training import Callback, JsonLines, LiveTable
+    from brojepa.training import Callback, JsonLines, LiveTable, trackers
     from brojepa.training import train as train_run
     from brojepa.training.profile import Profile
 
@@ -55,9 +68,19 @@ def train(argv: list[str]) -> int:
     callbacks: list[Callback] = [] if args.quiet else [JsonLines() if args.json else table]
     if args.profile:
         callbacks.append(Profile(say=(lambda line: None) if args.quiet or args.json else table.say))
+    callbacks += trackers(args.track, _pictures()) if args.track else []
     where = {"out": args.out, "data_dir": args.data_dir, "device": args.device, "threads": asked}
     train_run(name, seed=seed, callbacks=callbacks, quiet=args.quiet, **where, **given)
     return 0
+
+
+def _pictures() -> Callable[[Run], Mapping[str, bytes]] | None:
+    """What draws a finished run for trackers, where matplotlib is installed."""
+    if find_spec("matplotlib") is None:
+        return None
+    from brojepa.figures.make import pictures
+
+    return pictures
 
 
 def evaluate(argv: list[str]) -> int:

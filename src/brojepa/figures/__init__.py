@@ -57,6 +57,7 @@ class Spec:
 
     options: what the module's `collect` is called with.
     kind: the widest kind of world that it can show.
+    every: it is drawn from all runs that are named, finished or not, `MOST` of them.
     """
 
     title: str
@@ -65,6 +66,11 @@ class Spec:
     needs: dict[str, Need]
     options: Mapping[str, Any] = field(default_factory=dict)
     kind: str = "cycle"
+    every: bool = False
+
+
+MOST = 8
+"""Runs in one picture"""
 
 
 def _fixed() -> dict[str, Need]:
@@ -139,8 +145,8 @@ FIGURES: dict[str, Spec] = {
     ),
     "circle": Spec(
         "Single-frequency latents",
-        "The first two principal components of the latents of test images, and the mean of each state, joined in "
-        "the order of the states.",
+        "The latents of test images in the planes that the action turns at one frequency, and the mean of each state, "
+        "joined in the order of the states.",
         "circle",
         {"run": Need("single-frequency", "mnist/bro-mlp-sfr-fixed", actions=SINGLE)},
     ),
@@ -175,8 +181,8 @@ FIGURES: dict[str, Spec] = {
     ),
     "circle-multi": Spec(
         "Multi-frequency latents",
-        "The first two principal components of the latents of test images, and the mean of each state, joined in "
-        "the order of the states.",
+        "The latents of test images in the planes that the action turns at one frequency, and the mean of each state, "
+        "joined in the order of the states.",
         "circle",
         {"run": Need("multi-frequency", "mnist/bro-mlp-mfr-fixed", actions=MULTI)},
     ),
@@ -216,6 +222,15 @@ FIGURES: dict[str, Spec] = {
             "learned": Need("BRo-JEPA, learned angles", "mnist/bro-mlp-mfr-learned", optional=True),
             "jepa": ADDITIVE,
         },
+    ),
+    "curves": Spec(
+        "Learning curves",
+        "Accuracy and loss on training and validation images over the epochs; of one run also the terms of its loss "
+        "and its learned angles.",
+        "learning",
+        {},
+        kind="poses",
+        every=True,
     ),
 }
 

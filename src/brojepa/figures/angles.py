@@ -18,11 +18,16 @@ def collect(sources: dict[str, Source]) -> dict[str, Any]:
     for role, source in sources.items():
         if not source.metrics or any("angles" not in row for row in source.metrics):
             raise RunError(f"{source.run.metrics_file} lacks the angles of an epoch: train the run again")
-        angles = np.array([row["angles"] for row in source.metrics], np.float32)
-        shared = bool((angles == angles[:, :1]).all())
-        data |= {**curves.collect(role, source), f"{role}.angles": angles[:, :1] if shared else angles}
+        data |= {**curves.collect(role, source), f"{role}.angles": of_epochs(source.metrics)}
         data[f"{role}.start"] = source.config.angle_start
     return data
+
+
+def of_epochs(rows: list[dict[str, Any]]) -> np.ndarray:
+    """Learned angles, [epochs, planes]; of a shared angle, [epochs, 1]."""
+    angles = np.array([row["angles"] for row in rows], np.float32)
+    shared = bool((angles == angles[:, :1]).all())
+    return angles[:, :1] if shared else angles
 
 
 def draw(data: dict[str, Any]) -> Figure:
@@ -33,7 +38,7 @@ def draw(data: dict[str, Any]) -> Figure:
         run = data["runs"][role]
         curves.accuracy(row[0], data, role)
         curves.loss(row[1], data, role)
-        _angles(row[2], data[f"{role}.angles"], len(run["states"]))
+        settling(row[2], data[f"{role}.angles"], len(run["states"]))
         row[0].set_ylabel(f"{run['label']}\n{data[f'{role}.start']} start", fontweight="bold")
     for axes in grid[-1, :2]:
         style.legend_below(axes)
@@ -44,10 +49,11 @@ def draw(data: dict[str, Any]) -> Figure:
     return figure
 
 
-def _angles(axes: Axes, angles: np.ndarray, n: int) -> None:
+def settling(axes: Axes, angles: np.ndarray, n: int) -> None:
+    """Angles [epochs, planes] over the epochs; lines at the multiples of a turn divided by n, none where n is 0."""
     turns = angles / np.pi  # half turns
     low, high = np.floor(turns.min() * 2) / 2, np.ceil(turns.max() * 2) / 2
-    for multiple in range(int(np.ceil(low * n / 2)), int(np.floor(high * n / 2)) + 1):
+    for multiple in range(int(np.ceil(low * n / 2)), int(np.floor(high * n / 2)) + 1) if n else ():
         axes.axhline(2 * multiple / n, color=style.FAINT, linewidth=0.7, zorder=0)
     colours = style.state_colours(turns.shape[1]) if turns.shape[1] > 1 else [style.BLUE]
     for curve, colour in zip(turns.T[np.argsort(turns[-1])], colours, strict=True):
@@ -57,7 +63,7 @@ def _angles(axes: Axes, angles: np.ndarray, n: int) -> None:
     ticks = np.arange(low, high + 0.25, 1 if high - low > 2 else 0.5)
     axes.set_yticks(ticks, [_multiple_of_pi(t) for t in ticks])
     axes.set_ylim(low - 0.05, high + 0.05)
-    axes.set_title(f"angles; lines: $2\\pi j/{n}$")
+    axes.set_title(f"angles; lines: $2\\pi j/{n}$" if n else "angles")
 
 
 def _multiple_of_pi(value: float) -> str:

@@ -21,13 +21,14 @@ WEIGHTS = ("variance", "covariance", "consistency")  # what matters of them is w
 
 @dataclass(frozen=True)
 class Candidate:
-    """A finished run that was found; group and kind are those of its world."""
+    """A run that was found; group and kind are those of its world."""
 
     run: Run
     config: Config
     seed: int
     group: str = ""
     kind: str = "cycle"
+    done: bool = True
 
     @classmethod
     def of(cls, run: Run) -> Candidate:
@@ -35,7 +36,7 @@ class Candidate:
         states = header["world"].get("states")
         group = header["world"].get("group", f"Z{states}")
         kind = "poses" if not states else "cycle" if re.fullmatch(r"Z\d+", group) else "states"
-        return cls(run, run.config, header["seed"], group, kind)
+        return cls(run, run.config, header["seed"], group, kind, run.done)
 
     @property
     def has_weights(self) -> bool:
@@ -51,14 +52,14 @@ class Found(NamedTuple):
 
 
 def find(paths: Sequence[Path]) -> Found:
-    """Finished runs and figure data at the paths, or anywhere below them."""
+    """Runs with an epoch or more, and figure data, at the paths or anywhere below them."""
     runs: dict[Path, Candidate] = {}
     data: dict[Path, None] = {}
     damaged: list[str] = []
 
     def read(run: Run) -> None:
         try:
-            if run.done and run.result:  # one that can be read
+            if run.result if run.done else run.metrics_file.is_file():  # one that can be read
                 runs[run.path.resolve()] = Candidate.of(run)
         except BrojepaError as error:
             damaged.append(str(error))
@@ -119,7 +120,7 @@ def choose(spec: Spec, found: Iterable[Candidate]) -> dict[str, Run | None]:
     """
     worlds: dict[str, list[Candidate]] = {}
     for candidate in found:
-        if _shows(spec, candidate):
+        if candidate.done and _shows(spec, candidate):
             worlds.setdefault(candidate.config.world, []).append(candidate)
 
     def rank(world: str) -> tuple[Any, ...]:
@@ -139,7 +140,7 @@ def _shows(spec: Spec, candidate: Candidate) -> bool:
 def unsuited(spec: Spec, found: Iterable[Candidate]) -> Candidate | None:
     """A run that would do, were its world of a kind that the figure can show; None where another run needs only its
     weights."""
-    able = [c for c in found if any(fits(need, c.config) for need in spec.needs.values())]
+    able = [c for c in found if c.done and any(fits(need, c.config) for need in spec.needs.values())]
     return able[0] if able and not any(_shows(spec, c) for c in able) else None
 
 

@@ -1,41 +1,114 @@
-"""Latents of test images in their first two principal components, with the prototypes joined in order."""
+"""Latents of test images in the planes of one frequency, with the prototypes joined in order, and own images in it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
+from brojepa.errors import RequestError
+from brojepa.evaluation import evaluating
 from brojepa.figures import style
-from brojepa.figures.geometry import PCA, even_choice
+from brojepa.figures.geometry import PCA, at_frequency, even_choice, frequencies, telling
 from brojepa.figures.sources import Source
+from brojepa.worlds.pictures import read_picture
 
 POINTS = 2000
+AWAY = 1.32  # of the picture of an own image, from its centre
+TALL = 24.0  # points
 
 
-def collect(sources: dict[str, Source]) -> dict[str, Any]:
+def collect(
+    sources: dict[str, Source], frequency: str = "", images: Sequence[str | Path] = (), invert: bool = False
+) -> dict[str, Any]:
+    """`frequency` is a number or "pca"; without it, the lowest that tells all states apart."""
     source = sources["run"]
-    pca = PCA.of(source.z).oriented(source.prototypes)
+    plane, shown = _plane(source, frequency)
     chosen = even_choice(source.states, max(1, POINTS // source.n), source.n)
-    return {
-        "points": pca(source.z[chosen]).astype(np.float16),
+    data = {
+        "points": plane(source.z[chosen]).astype(np.float16),
         "states": source.states[chosen].astype(np.int16),
-        "prototypes": pca(source.prototypes).astype(np.float32),
-        "shares": pca.shares,
+        "prototypes": plane(source.prototypes).astype(np.float32),
+        "shares": plane.shares,
+        "frequency": shown,
+    }
+    return {**data, **_own(source, plane, images, invert)} if images else data
+
+
+def _plane(source: Source, frequency: str) -> tuple[PCA, int | None]:
+    """What is projected on, and its frequency; the principal components where they are asked for, or nothing turns."""
+    angles = source.model.action.angles
+    if frequency == "pca" or angles is None:
+        return PCA.of(source.z).oriented(source.prototypes), None
+    present = frequencies(angles.detach().double().numpy(), source.n)
+    f = int(frequency) if frequency else telling(present, source.n)
+    if not np.isin(present, (f % source.n, -f % source.n)).any() or not f % source.n:
+        there = sorted({min(each, source.n - each) for each in present.tolist()} - {0})
+        raise RequestError(
+            f"--frequency {frequency}: no plane turns at it, choose from {', '.join(map(str, there))} or pca"
+        )
+    f = min(f % source.n, -f % source.n)
+    return at_frequency(source.z, source.prototypes, present, f), f
+
+
+def _own(source: Source, plane: PCA, paths: Sequence[str | Path], invert: bool) -> dict[str, Any]:
+    """Own images as the model reads them, where they lie, and which state the probe reads."""
+    shape = source.model.task.shape
+    images = torch.from_numpy(np.stack([read_picture(path, shape, invert=invert, resize=True) for path in paths]))
+    with evaluating(source.model):
+        z = source.model.encode(images)
+    return {
+        "own.images": style.pixels(images),
+        "own.points": plane(z.numpy()).astype(np.float32),
+        "own.read": source.classify(z).astype(np.int16),
     }
 
 
 def draw(data: dict[str, Any]) -> Figure:
     run = data["runs"]["run"]
     names, points, means = run["states"], data["points"].astype(float), data["prototypes"]
-    figure = style.canvas(
-        data, style.NARROW, style.NARROW + 0.3, "discs: mean of each state, joined in order; dots: test images"
-    )
+    own = ["stars: your own images, and the state that is read"] if "own.points" in data else []
+    key = "\n".join(["discs: mean of each state, joined in order; dots: test images", *own])
+    figure = style.canvas(data, style.NARROW, style.NARROW + 0.3 + 0.15 * len(own), key)
     axes = figure.subplots()
     style.cloud(axes, points, data["states"], len(names))
     ring = np.concatenate((means, means[:1]))
     axes.plot(ring[:, 0], ring[:, 1], color=style.GREY, linewidth=0.9, zorder=3)
     style.badges(axes, means, names)
-    style.plane(axes, *(f"component {i + 1} ({share:.0%} of variance)" for i, share in enumerate(data["shares"])))
+    frequency = data.get("frequency")
+    axis = "component {}" if frequency is None else f"frequency {frequency}, {{}}"
+    words = (1, 2) if frequency is None else ("cosine", "sine")
+    shares = (
+        f"{axis.format(word)} ({share:.0%} of variance)" for word, share in zip(words, data["shares"], strict=True)
+    )
+    style.plane(axes, *shares)
+    if own:
+        _place(axes, data, names)
     return figure
+
+
+def _place(axes: Axes, data: dict[str, Any], names: list[str]) -> None:
+    """A star where each own image lies, tied to its picture outside of the circle."""
+    size = float(np.abs(data["points"]).max())
+    points = data["own.points"].astype(float)
+    length = np.linalg.norm(points, axis=1, keepdims=True)
+    out = AWAY * size * points / np.where(length > 0, length, 1)
+    places = style.spread(out, 0.6 * size)
+    axes.scatter(*points.T, marker="*", s=60, color="white", edgecolors=style.BLACK, linewidths=1, zorder=9)
+    for picture, point, place, state in zip(data["own.images"], points, places, data["own.read"], strict=True):
+        shown = OffsetImage(picture, zoom=TALL / len(picture), cmap="gray_r")
+        tie = {"arrowstyle": "-", "color": style.BLACK, "linewidth": 0.7}
+        box = AnnotationBbox(shown, tuple(point), tuple(place), arrowprops=tie, pad=0.1, zorder=8)
+        axes.add_artist(box)
+        axes.annotate(
+            names[state], tuple(place), (0, -TALL / 2 - 4), textcoords="offset points", ha="center", va="top",
+            fontsize=8, fontweight="bold", path_effects=style.halo(), zorder=10,
+        )  # fmt: skip
+    reach = float(max(np.abs(places).max(), size)) + 0.25 * size
+    axes.set(xlim=(-reach, reach), ylim=(-reach - 0.2 * size, reach))  # below a picture stands what is read

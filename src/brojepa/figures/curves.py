@@ -27,7 +27,7 @@ def _number(value: float | None) -> float:
 def accuracy(axes: Axes, data: dict[str, Any], role: str, labels: tuple[str, str] = ("seen", "zero-shot")) -> None:
     """Accuracy on validation images, of actions trained on and held out."""
     for name, label, look in (("seen", labels[0], style.SEEN), ("zero_shot", labels[1], style.UNSEEN)):
-        _line(axes, data[f"{role}.{name}"], label, look)
+        line(axes, data[f"{role}.{name}"], label, look)
     style.epochs(axes, len(data[f"{role}.seen"]))
     style.bounds(axes)
     axes.set_title("accuracy")
@@ -39,12 +39,12 @@ def loss(axes: Axes, data: dict[str, Any], role: str) -> None:
         ("loss", "training", {"color": style.BLACK}),
         ("validation_loss", "validation", {"color": style.ORANGE, "linestyle": (0, (1.5, 1))}),
     ):
-        _line(axes, data[f"{role}.{name}"], label, look)
+        line(axes, data[f"{role}.{name}"], label, look)
     style.epochs(axes, len(data[f"{role}.loss"]))
     axes.set_ylim(bottom=0)
     axes.set_title("loss")
 
 
-def _line(axes: Axes, values: np.ndarray, label: str, look: dict[str, Any]) -> None:
+def line(axes: Axes, values: np.ndarray, label: str, look: dict[str, Any]) -> None:
     """A curve from epoch 1; a dot where there is but one."""
     axes.plot(np.arange(1, len(values) + 1), values, label=label, marker="o" if len(values) == 1 else "", **look)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import string
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from brojepa.errors import BrojepaError, RequestError
-from brojepa.figures import FIGURES, Need, Spec, style
+from brojepa.figures import FIGURES, MOST, Need, Spec, style
 from brojepa.figures.choose import Candidate, choose, find, lacking, unsuited
 from brojepa.figures.data import pack, unpack
 from brojepa.figures.sources import Source
 from brojepa.files import write_atomically
 from brojepa.runs import Run
 from brojepa.worlds import World
+
+LETTERS = string.ascii_uppercase
+"""What runs are called where a picture shows any number of them"""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class Outcome:
     others: the runs whose images are others than those they were trained on.
     redrawn: the data it was drawn from instead of runs.
     error: what went wrong with runs that are there.
+    left_out: runs for which the picture has no room.
     """
 
     name: str
@@ -37,6 +42,7 @@ class Outcome:
     others: tuple[Run, ...] = ()
     redrawn: Path | None = None
     error: BrojepaError | None = None
+    left_out: int = 0
 
 
 def make(
@@ -45,12 +51,14 @@ def make(
     out: Path,
     data_dir: str | Path | None,
     trust: bool = False,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
     remark: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Outcome]:
     """Draw the named figures from the runs and data at the paths, each into out/NAME.png, .svg and .npz.
 
     Runs come first; data stand in for runs that are not there. Where there are only data, their figures are drawn.
-    `trust` runs the own code that a run names; `remark` is told of runs that cannot be read.
+    `trust` runs the own code that a run names; `options` are more for `collect`, by the figure's module; `remark` is
+    told of runs that cannot be read.
     """
     found, files, damaged = find(paths)
     for why in damaged:
@@ -66,13 +74,17 @@ def make(
 
     for name in names:
         spec = FIGURES[name]
+        more = (options or {}).get(spec.module, {})
         choice = choose(spec, found)
         absent = lacking(spec, choice)
         try:
-            if not absent:
+            if spec.every and found:
+                chosen = {LETTERS[i]: source(each.run) for i, each in enumerate(found[:MOST])}
+                yield Outcome(name, write(out, collect(name, chosen)), left_out=len(found) - len(chosen))
+            elif choice and not absent:
                 chosen = {role: source(run) for role, run in choice.items() if run}
                 without = tuple(spec.needs[role] for role, run in choice.items() if not run)
-                file = write(out, collect(name, chosen))
+                file = write(out, collect(name, chosen, **more))
                 others = tuple(s.run for role, s in chosen.items() if spec.needs[role].weights and s.other_images)
                 yield Outcome(name, file, without, others=others)
             elif name in data:
@@ -84,11 +96,22 @@ def make(
             yield Outcome(name, error=error)
 
 
-def collect(name: str, sources: dict[str, Source]) -> dict[str, Any]:
+def collect(name: str, sources: dict[str, Source], **options: Any) -> dict[str, Any]:
     """All that the figure's drawing needs."""
     spec = FIGURES[name]
-    runs = {role: source.identity(spec.needs[role]) for role, source in sources.items()}
-    return {"figure": name, "runs": runs, **_module(spec).collect(sources, **spec.options)}
+    labels = {role: spec.needs[role].label if role in spec.needs else role for role in sources}
+    runs = {role: source.identity(labels[role]) for role, source in sources.items()}
+    return {"figure": name, "runs": runs, **_module(spec).collect(sources, **spec.options, **options)}
+
+
+def pictures(run: Run) -> dict[str, bytes]:
+    """A finished run's figures that need numbers only, as PNGs by name: its learning curves, and its accuracy by state
+    and action where it was measured so. What trackers are given."""
+    source = Source(run, None, {})
+    wanted = {"curves": {LETTERS[0]: source}}
+    if "per_action" in source.result:
+        wanted["accuracy"] = {"bro": source}
+    return {name: draw(unpack(pack(collect(name, chosen)), name))["png"] for name, chosen in wanted.items()}
 
 
 def draw(data: dict[str, Any]) -> dict[str, bytes]:

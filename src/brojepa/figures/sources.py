@@ -13,7 +13,6 @@ from brojepa import parts
 from brojepa.config import Config, needs_emnist, words
 from brojepa.errors import RequestError
 from brojepa.evaluation import Latents, evaluating, same_images
-from brojepa.figures import Need
 from brojepa.figures.geometry import prototypes
 from brojepa.models import Model, action_sets
 from brojepa.presets import PRESETS
@@ -32,13 +31,17 @@ class Source:
 
     def __init__(self, run: Run, data_dir: str | Path | None, worlds: dict[str, World], trust: bool = False) -> None:
         self.run, self.data_dir, self.worlds, self.trust = run, data_dir, worlds, trust
-        self.config, self.result = run.config, run.result
+        self.config = run.config
         self.other_images = False  # known once they are read
         task = task_of(run)
         self.n, self.group = task.n, task.group
         self.names = state_names(self.config.world, self.n, run.header["world"].get("names"))
         self.train_actions, self.test_actions = action_sets(self.config, self.group)
         self.seen = [self.group.write(k) for k in self.train_actions]
+
+    @cached_property
+    def result(self) -> dict[str, Any]:
+        return self.run.result
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
@@ -104,17 +107,17 @@ class Source:
         with evaluating(self.model):
             return self.model.classify(z).numpy()
 
-    def identity(self, need: Need) -> dict[str, Any]:
-        """What a figure's data say about the run."""
+    def identity(self, label: str) -> dict[str, Any]:
+        """What a figure's data say about the run, which it calls `label`."""
         header = self.run.header
         base = header.get("preset") or header.get("base")
         # where images lie is nobody's business
         config = self.config.replace(world=Path(self.config.world.partition("@")[0]).stem)
         changes = words(config, PRESETS.get(base or "", Config()))
         return {
-            "label": need.label,
+            "label": label,
             "words": " ".join((base or "", *changes)).strip(),
-            "world": self.result["world"],
+            "world": header["world"]["name"],
             "seed": header["seed"],
             "epochs": self.config.epochs,
             "states": self.names,

@@ -15,11 +15,12 @@ from brojepa.training.callbacks import Callback, Callbacks, Progress
 from brojepa.training.display import JsonLines, LiveTable
 from brojepa.training.loop import Learner, Training
 from brojepa.training.signals import Signals
+from brojepa.training.trackers import Tracker, trackers
 from brojepa.worlds import World, open_world
 from brojepa.worlds.facts import chooser
 from brojepa.worlds.sources import identity
 
-__all__ = ["Callback", "JsonLines", "Learner", "LiveTable", "Progress", "Training", "train"]
+__all__ = ["Callback", "JsonLines", "Learner", "LiveTable", "Progress", "Tracker", "Training", "trackers", "train"]
 
 
 def train(
@@ -34,6 +35,7 @@ def train(
     world: World | str | Path | None = None,
     threads: int | None = None,
     quiet: bool = False,
+    track: str | Sequence[str] = (),
     **knobs: Any,
 ) -> Run:
     """Train a preset or a config with one seed; the finished run.
@@ -52,6 +54,7 @@ def train(
         world: a world in memory, or the name or path of one, in place of the config's.
         threads: compute with so many; without it, with as many as the run began with, or as torch has.
         quiet: show nothing but warnings.
+        track: trackers that are told of the run: "tensorboard", "wandb", "trackio", or several.
         **knobs: values of the config to change: `train("mnist/fast", epochs=3)`.
 
     Raises:
@@ -77,7 +80,7 @@ def train(
         **({k: v for k, v in knobs.items() if k == "world" or k in config.reading} if chosen else knobs)
     )
     shown = quiet or any(isinstance(each, (LiveTable, JsonLines)) for each in callbacks)
-    listeners = Callbacks([*(() if shown else (LiveTable(),)), *callbacks])
+    listeners = Callbacks([*(() if shown else (LiveTable(),)), *callbacks, *(trackers(track) if track else ())])
     try:
         path = None
         if in_memory is None:

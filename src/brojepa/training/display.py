@@ -125,7 +125,7 @@ class LiveTable(Callback):
         self.say(f"warning: {text}", "yellow")
 
     def evaluate(self, training: Progress) -> None:
-        text = f"evaluating on the test split{f', about {_about(self.evaluation)}' if self.evaluation else ''}"
+        text = f"evaluating on the test split{f', about {_about(self.evaluation)}' if self.evaluation >= 1 else ''}"
         self.evaluation_began = time.monotonic()
         if self.screen.live:
             self.screen.passing(text, "cyan")
