@@ -4,12 +4,13 @@
 # make docs:  fill the tables of the documents from results/
 # make test-slow: tests that train on all of MNIST, some minutes
 # make test-slurm: sweeps on a Slurm that the tests bring up here; as root it installs slurm-wlm and munge if need be
+# make test-trackers: installs Weights & Biases, Trackio and a notebook kernel beside the rest, and tests them for real
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: train test test-slow test-slurm check docs setup clean
+.PHONY: train test test-slow test-slurm test-trackers check docs setup clean
 
 train: $(VENV)/.installed
 	$(BIN)/brojepa train
@@ -26,6 +27,10 @@ test-slurm: $(VENV)/.installed
 		then apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y install slurm-wlm munge; \
 		else echo "make test-slurm needs Slurm and munge: install the packages slurm-wlm and munge" >&2; exit 1; fi; fi
 	$(BIN)/pytest -m slurm tests/sweep/test_slurm_for_real.py
+
+test-trackers: $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[track]' nbclient ipykernel
+	$(BIN)/pytest tests/training/test_trackers.py tests/training/test_display.py
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

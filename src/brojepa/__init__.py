@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from brojepa.config import Config
     from brojepa.errors import BrojepaError
     from brojepa.evaluation import Evaluator, LabelEvaluator, RetrievalEvaluator, evaluate, evaluate_run, evaluator
+    from brojepa.figures.make import pictures
     from brojepa.groups import SO2, SO3, Cyclic, Dihedral, Group, Product
     from brojepa.models import (
         JEPA,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     )
     from brojepa.models.actions import BlockRotation, LatentAction, MLPAction, Representation
     from brojepa.presets import PRESETS, preset
-    from brojepa.runs import Run
+    from brojepa.runs import Result, Run
     from brojepa.runs.loading import load
     from brojepa.training import Callback, JsonLines, Learner, LiveTable, Progress, Tracker, trackers, train
     from brojepa.worlds import (
@@ -59,12 +60,13 @@ _ROOMS = {
     "config": "Config",
     "errors": "BrojepaError",
     "evaluation": "Evaluator LabelEvaluator RetrievalEvaluator evaluate evaluate_run evaluator",
+    "figures.make": "pictures",
     "groups": "Cyclic Dihedral Group Product SO2 SO3",
     "models": "Consistency JEPA Model Plan SIGReg Supervised Task VICReg build",
     "models.targets": "BatchMean EMAEncoder Relaxed Sampled Target",
     "models.actions": "BlockRotation LatentAction MLPAction Representation",
     "presets": "PRESETS preset",
-    "runs": "Run",
+    "runs": "Result Run",
     "runs.loading": "load",
     "training": "Callback JsonLines Learner LiveTable Progress Tracker train trackers",
     "worlds": "Batch LabelledTransitions PoseTransitions PoseWorld Sampling Split Transitions World open_world",
@@ -102,6 +104,7 @@ __all__ = [
     "Progress",
     "Relaxed",
     "Representation",
+    "Result",
     "RetrievalEvaluator",
     "Run",
     "SIGReg",
@@ -126,6 +129,7 @@ __all__ = [
     "inspect_run",
     "load",
     "open_world",
+    "pictures",
     "preset",
     "trackers",
     "train",

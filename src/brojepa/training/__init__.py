@@ -15,7 +15,7 @@ from brojepa.training.callbacks import Callback, Callbacks, Progress
 from brojepa.training.display import JsonLines, LiveTable
 from brojepa.training.loop import Learner, Training
 from brojepa.training.signals import Signals
-from brojepa.training.trackers import Tracker, trackers
+from brojepa.training.tracking import Tracker, trackers
 from brojepa.worlds import World, open_world
 from brojepa.worlds.facts import chooser
 from brojepa.worlds.sources import identity

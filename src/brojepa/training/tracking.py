@@ -89,7 +89,10 @@ class Tracker(Callback):
         self._try(self._log, row)
 
     def _log(self, row: dict[str, Any]) -> None:
-        numbers = {name: float(value) for name, value in row.items() if isinstance(value, (int, float))}
+        plain = {
+            name: value for name, value in row.items() if name != "step"
+        }  # a word that trackers keep for themselves
+        numbers = {name: float(value) for name, value in plain.items() if isinstance(value, (int, float))}
         angles = np.array(row["angles"], float).ravel() if "angles" in row else None
         self.log(row["epoch"], numbers, angles)
 
