@@ -134,11 +134,17 @@ class Model(nn.Module):
         """Latents of images, each the mean over its `tta` versions."""
         if self.tta == 1:
             return self.embed(encoder, images)
+        z = torch.stack([self.embed(encoder, version) for version in self.versions(images)]).mean(0)
+        return self.action.normalise(z) if self.normalise else z
+
+    def versions(self, images: Tensor) -> list[Tensor]:
+        """The `tta` versions of images: as they are, and moved by a pixel in four directions."""
+        if self.tta == 1:
+            return [images]
         h, w = images.shape[2:]
         padded = F.pad(images, (1, 1, 1, 1))
         offsets = ((1, 1), (0, 1), (2, 1), (1, 0), (1, 2))
-        z = torch.stack([self.embed(encoder, padded[..., y : y + h, x : x + w]) for y, x in offsets]).mean(0)
-        return self.action.normalise(z) if self.normalise else z
+        return [padded[..., y : y + h, x : x + w] for y, x in offsets]
 
     def predict(self, z: Tensor, k: Tensor, *, walk: bool = False) -> Tensor:
         """`act` as training calls it: remembers the actions. z [batch, 1, dim], k [batch, actions, ...] -> [batch,
