@@ -3,6 +3,7 @@
 # make check: lint and types
 # make docs:  fill the tables of the documents from results/
 # make test-slow: tests that train on all of MNIST, some minutes
+# make weights PRESETS=rotation/fast: train presets and put their weights into the package; default: all that are there
 # make test-slurm: sweeps on a Slurm that the tests bring up here; as root it installs slurm-wlm and munge if need be
 # make test-trackers: installs Weights & Biases, Trackio and a notebook kernel beside the rest, and tests them for real
 
@@ -10,7 +11,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: train test test-slow test-slurm test-trackers check docs setup clean
+PRESETS ?= mnist/fast torus/fast dihedral/fast
+
+.PHONY: train test test-slow test-slurm test-trackers check docs weights setup clean
 
 train: $(VENV)/.installed
 	$(BIN)/brojepa train
@@ -39,6 +42,10 @@ check: $(VENV)/.installed
 
 docs: $(VENV)/.installed
 	$(BIN)/python docs/fill.py
+
+weights: $(VENV)/.installed
+	for name in $(PRESETS); do \
+		$(BIN)/brojepa train $$name --seed 0 && $(BIN)/python tools/pack_weights.py runs/$$name/seed-0 || exit; done
 
 setup: $(VENV)/.installed
 

@@ -12,10 +12,10 @@ from helpers import ROOT
 
 PACKAGE = ROOT / "src" / "brojepa"
 ROOMS = (
-    "groups", "worlds", "models", "runs", "evaluation", "algebra", "training", "sweep", "report", "figures", "bench",
-    "cli",
+    "groups", "worlds", "models", "runs", "evaluation", "algebra", "training", "sweep", "report", "figures",
+    "exporting", "bench", "cli",
 )  # fmt: skip
-EXTRAS = {"e3nn", "h5py", "submitit", "matplotlib", "sklearn", "resource"}
+EXTRAS = {"e3nn", "h5py", "submitit", "matplotlib", "sklearn", "resource", "onnxruntime", "huggingface_hub"}
 """What a user may not have (`resource` on Windows), imported where it is needed."""
 
 
@@ -88,7 +88,8 @@ def test_the_root_is_small_and_every_folder_is_a_room():
     modules = sorted(path.name for path in PACKAGE.glob("*.py"))
     assert len(modules) <= 8
     folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert folders == set(ROOMS)
+    assert folders == {*ROOMS, "weights"}
+    assert not list((PACKAGE / "weights").rglob("*.py")), "data, not a room"
     for name in ROOMS:
         assert ast.get_docstring(ast.parse((PACKAGE / name / "__init__.py").read_text())), f"{name} says what it is for"
 

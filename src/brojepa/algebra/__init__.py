@@ -15,7 +15,7 @@ from brojepa.algebra.poses import inspect_poses
 from brojepa.errors import RequestError
 from brojepa.evaluation import evaluating, same_images, world_of
 from brojepa.models import Model
-from brojepa.runs import Run
+from brojepa.runs.find import find
 from brojepa.runs.loading import load
 from brojepa.worlds import PoseWorld, Split, World
 
@@ -77,7 +77,7 @@ def inspect_run(
 ) -> dict[str, Any]:
     """Inspect a run on the test images of its own world, of the images in `data_dir`, or of the world given; `trust`
     imports the own code that the run names."""
-    run = Run(Path(path))
+    run = find(path)
     model, world = load(run.path, device, trust=trust), world_of(run, data_dir, world)
     same = same_images(run, world)
     return {"run": str(path), "world": world.title, "same_images": same, **inspect(model, world)}

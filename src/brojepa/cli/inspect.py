@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from brojepa.cli.parser import Parser, add_threads, add_trust, join_negative, picture_file, threads
+from brojepa.cli.parser import RUN_HELP, Parser, add_threads, add_trust, join_negative, picture_file, threads
+from brojepa.presets import PRESETS, RECOMMENDED
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from brojepa.groups import Element
     from brojepa.models import Model
+    from brojepa.runs import Run
 
 BRIGHT = 0.5  # mean of pixels above which an image is on white
 APART = 0.3  # by which the means of an image and of the model's world differ if one is the other inverted
@@ -24,7 +26,7 @@ APART = 0.3  # by which the means of an image and of the model's world differ if
 def inspect(argv: list[str]) -> int:
     """Read the algebra out of a run: its group, geometry and laws."""
     parser = Parser(prog="brojepa inspect", description=inspect.__doc__)
-    parser.add_argument("run", metavar="RUN", help="a run directory")
+    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN_HELP}; default {RECOMMENDED}")
     parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is, or other images of the same shape")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
     add_threads(parser)
@@ -32,28 +34,32 @@ def inspect(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--figure", metavar="FILE", help="draw it as well, .png or .svg")
     args = parser.parse(argv)
+    args.run = args.run or RECOMMENDED
     file, asked = picture_file("--figure", args.figure) if args.figure else None, threads(args.threads)
 
     from brojepa.algebra import inspect_run
     from brojepa.algebra.describe import describe
     from brojepa.files import write_atomically
+    from brojepa.runs.find import find
     from brojepa.runs.threads import set_threads
 
     set_threads(asked)
-    found = inspect_run(args.run, args.data_dir, args.device, trust=args.trust)
+    run = find(args.run)
+    found = inspect_run(run.path, args.data_dir, args.device, trust=args.trust) | {"run": args.run}
+    _say_which(args.run, run)
     print(json.dumps(found, allow_nan=False) if args.json else "\n".join(describe(found)))
     if file:
         from brojepa.figures.algebra import picture
 
-        write_atomically(file, picture(found, _names(args.run))[file.suffix[1:]])
+        write_atomically(file, picture(found, _names(run))[file.suffix[1:]])
     return 0
 
 
 def infer(argv: list[str]) -> int:
     """Name the action that leads from one image to another."""
     parser = _two_images("infer", infer.__doc__)
-    args = parser.parse(argv)
-    model, z, shown = _read(args)
+    args = _parsed(parser, argv, 2)
+    _, model, z, shown = _read(args)
     k = model.group.plain(model.infer_action(z[0], z[1]))
     if args.json:
         print(json.dumps({"from": shown[0], "to": shown[1], "action": _as_json(model, k)}))
@@ -69,10 +75,10 @@ def plan(argv: list[str]) -> int:
     parser.add_argument(
         "--allowed", required=True, metavar="K,K,...", help="allowed actions, as in --allowed=+3,-4 or r,s"
     )
-    args = parser.parse(join_negative(argv))
-    model, z, shown = _read(args)
+    args = _parsed(parser, join_negative(argv), 2)
+    run, model, z, shown = _read(args)
     way = model.plan(z[0], z[1], args.allowed.split(","))
-    states, write = _states(args.run, model, way.latents), model.group.write
+    states, write = _states(run, model, way.latents), model.group.write
     if args.json:
         answer = {"action": _as_json(model, way.action), "actions": [_as_json(model, k) for k in way.actions]}
         answer |= {"reached": way.reached, "distance": way.distance}
@@ -94,18 +100,20 @@ def predict(argv: list[str]) -> int:
         "--out", metavar="FILE", help="draw each image, the action and the nearest test image, .png or .svg"
     )
     parser.add_argument("--data-dir", metavar="DIR", help="--out: where EMNIST is, or other images of the same shape")
-    args = parser.parse(join_negative(argv))
+    args = _parsed(parser, join_negative(argv))
     file, asked = picture_file("--out", args.out) if args.out else None, threads(args.threads)
 
     import torch
 
     from brojepa.errors import RequestError
     from brojepa.files import write_atomically
+    from brojepa.runs.find import find
     from brojepa.runs.loading import load
     from brojepa.runs.threads import set_threads
 
     set_threads(asked)
-    model = load(args.run, args.device, trust=args.trust)
+    run = find(args.run)
+    model = load(run.path, args.device, trust=args.trust)
     if model.classifier is None:
         raise RequestError(f"{args.run} has no labelled states to name: predict is for worlds that have, try infer")
     (k,) = model.group.check([args.action], "--action")
@@ -114,8 +122,8 @@ def predict(argv: list[str]) -> int:
         z = model.encode(images)
         after = model.act(z, k)
         chances, states = model.classifier(after).softmax(-1).max(-1)
-    names, word = _names(args.run), model.group.write(k)
-    shown, reached = _states(args.run, model, z), [names[y] for y in states.tolist()]
+    names, word = _names(run), model.group.write(k)
+    shown, reached = _states(run, model, z), [names[y] for y in states.tolist()]
     answers = [
         {"image": path, "state": state, "action": _as_json(model, k), "after": then, "probability": round(chance, 6)}
         for path, state, then, chance in zip(args.images, shown, reached, chances.tolist(), strict=True)
@@ -123,9 +131,7 @@ def predict(argv: list[str]) -> int:
     if file:
         from brojepa.evaluation.runs import same_images, world_of
         from brojepa.figures.predicted import nearest, picture
-        from brojepa.runs import Run
 
-        run = Run(Path(args.run))
         world = world_of(run, args.data_dir)
         if not same_images(run, world):
             print(f"brojepa: {world.title} has other images than {args.run} was trained on", file=sys.stderr)
@@ -133,6 +139,7 @@ def predict(argv: list[str]) -> int:
         titles = [(f"{a}", f"{b}, {c:.0%}", names[y]) for a, b, c, y in
                   zip(shown, reached, chances.tolist(), found, strict=True)]  # fmt: skip
         write_atomically(file, picture(torch.from_numpy(images), word, near, titles)[file.suffix[1:]])
+    _say_which(args.run, run)
     if args.json:
         print(json.dumps(answers))
         return 0
@@ -149,7 +156,7 @@ def _two_images(name: str, description: str | None) -> Parser:
 def _reader(name: str, description: str | None, images: int | str) -> Parser:
     """A command that reads a run and images."""
     parser = Parser(prog=f"brojepa {name}", description=description)
-    parser.add_argument("run", metavar="RUN", help="a run directory")
+    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN_HELP}; default {RECOMMENDED}")
     parser.add_argument("images", nargs=images, metavar="IMAGE", help="PNG or what else Pillow opens, or .npy")
     parser.add_argument("--invert", action="store_true", help="the images are dark on white")
     parser.add_argument("--resize", action="store_true", help="bring images of another size to the model's")
@@ -158,6 +165,27 @@ def _reader(name: str, description: str | None, images: int | str) -> Parser:
     add_trust(parser)
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     return parser
+
+
+def _parsed(parser: Parser, argv: list[str], count: int | None = None) -> argparse.Namespace:
+    """The arguments of a command that reads images. The first word is a run unless it is a file; without a run, the
+    weights in the package are meant."""
+    args = parser.parse(argv, words_anywhere=True)
+    words = [*([] if args.run is None else [args.run]), *args.images]
+    named = words[0].startswith("hf://") or words[0] in PRESETS or Path(words[0]).is_dir()
+    alone = not named and (Path(words[0]).is_file() or len(words) == count)
+    args.run, args.images = (RECOMMENDED, words) if alone else (words[0], words[1:])
+    if not args.images or (count and len(args.images) != count):
+        parser.error(f"expected {count or 'one or more'} of IMAGE, got {len(args.images)}")
+    return args
+
+
+def _say_which(name: str, run: Run) -> None:
+    """One line where the model is not from a run directory."""
+    from brojepa.runs.find import is_packed
+
+    if is_packed(run):
+        print(f"brojepa: {name} from the package, seed {run.header['seed']}", file=sys.stderr)
 
 
 def _images(args: argparse.Namespace, model: Model) -> np.ndarray:
@@ -178,23 +206,26 @@ def _images(args: argparse.Namespace, model: Model) -> np.ndarray:
     return images
 
 
-def _read(args: argparse.Namespace) -> tuple[Model, Tensor, list[str | None]]:
-    """The model, the latents [2, dim] of both images, and the names of the states they show."""
+def _read(args: argparse.Namespace) -> tuple[Run, Model, Tensor, list[str | None]]:
+    """The run, its model, the latents [2, dim] of both images, and the names of the states they show."""
     asked = threads(args.threads)
 
     import torch
 
+    from brojepa.runs.find import find
     from brojepa.runs.loading import load
     from brojepa.runs.threads import set_threads
 
     set_threads(asked)
-    model = load(args.run, args.device, trust=args.trust)
+    run = find(args.run)
+    model = load(run.path, args.device, trust=args.trust)
     with torch.no_grad():
         z = model.encode(_images(args, model))
-    return model, z, _states(args.run, model, z)
+    _say_which(args.run, run)
+    return run, model, z, _states(run, model, z)
 
 
-def _states(run: str, model: Model, z: Tensor) -> list[str | None]:
+def _states(run: Run, model: Model, z: Tensor) -> list[str | None]:
     """The names of the states that latents [count, dim] show; None where the world has no labels."""
     if model.classifier is None:
         return [None] * len(z)
@@ -209,13 +240,11 @@ def _as_json(model: Model, k: Element) -> int | str:
     return model.group.write(k) if model.group.shape or not isinstance(k, int) else k
 
 
-def _names(run: str) -> list[str]:
-    from brojepa.runs import Run
+def _names(run: Run) -> list[str]:
     from brojepa.worlds.pictures import state_names
 
-    described = Run(Path(run))
-    facts = described.header["world"]
-    return state_names(described.config.world, facts["states"], facts.get("names"))
+    facts = run.header["world"]
+    return state_names(run.config.world, facts["states"], facts.get("names"))
 
 
 def _print_images(args: argparse.Namespace, shown: list[str | None]) -> None:

@@ -14,6 +14,8 @@ from brojepa.errors import RequestError, unknown
 from brojepa.files import place
 from brojepa.presets import PRESETS
 
+RUN_HELP = "a run directory, a preset whose weights are in the package, or hf://user/name"
+
 
 class Parser(argparse.ArgumentParser):
     """argparse with errors of one line and no guessing of abbreviations."""
@@ -24,8 +26,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise RequestError(f"{message}; see {self.prog} --help")
 
-    def parse(self, argv: Sequence[str]) -> argparse.Namespace:
-        args, rest = self.parse_known_args(argv)
+    def parse(self, argv: Sequence[str], *, words_anywhere: bool = False) -> argparse.Namespace:
+        """The arguments, or an error. words_anywhere: flags may stand between words of which some are optional."""
+        args, rest = (self.parse_known_intermixed_args if words_anywhere else self.parse_known_args)(argv)
         if rest:
             known = [s for s in self._option_string_actions if s.startswith("--")]
             given = rest[0].split("=")[0]

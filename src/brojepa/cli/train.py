@@ -6,10 +6,10 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from brojepa.cli.parser import (
+    RUN_HELP,
     Parser,
     add_knobs,
     add_threads,
@@ -86,7 +86,7 @@ def _pictures() -> Callable[[Run], Mapping[str, bytes]] | None:
 def evaluate(argv: list[str]) -> int:
     """Evaluate a run again: every test image with every action."""
     parser = Parser(prog="brojepa eval", description=evaluate.__doc__)
-    parser.add_argument("run", metavar="RUN", help="a run directory")
+    parser.add_argument("run", metavar="RUN", help=RUN_HELP)
     parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is, or other images of the same shape")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
     add_threads(parser, "threads to compute with; default those that the run began with")
@@ -95,17 +95,16 @@ def evaluate(argv: list[str]) -> int:
     args = parser.parse(argv)
     asked = threads(args.threads)
 
-    from brojepa.evaluation import evaluate_run
-    from brojepa.runs import Run
+    from brojepa.evaluation import agrees, evaluate_run
+    from brojepa.runs.find import find
     from brojepa.runs.result import accuracies
     from brojepa.training.screen import progress_bar
 
-    run = Run(Path(args.run))
+    run = find(args.run)
     with progress_bar("evaluating", sys.stderr) as tell:
         measured = evaluate_run(run.path, args.data_dir, args.device, trust=args.trust, threads=asked, listener=tell)
-    parts = ("metrics", "per_action", "by_state", "retrieval", "zero_shot_kind")
     compared = run.done and measured["same_images"]
-    same = not compared or all(run.result.get(key) == measured.get(key) for key in parts)
+    same = not compared or agrees(run.result, measured)
     otherwise = "result.json says otherwise: another device, torch version or number of threads?"
     if args.json:
         print(json.dumps(measured))
@@ -113,7 +112,7 @@ def evaluate(argv: list[str]) -> int:
             print(f"brojepa: {otherwise}", file=sys.stderr)
         return int(not same)
     print(
-        f"{run.path} on {measured['world']}"
+        f"{args.run} on {measured['world']}"
         + ("" if measured["same_images"] else ", other images than it was trained on")
     )
     for line in accuracies(measured):

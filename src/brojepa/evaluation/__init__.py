@@ -16,11 +16,11 @@ from brojepa.evaluation.accuracy import (
 from brojepa.evaluation.collapse import collapse_signs, collapsed
 from brojepa.evaluation.evaluator import Evaluator, evaluator
 from brojepa.evaluation.retrieval import RetrievalEvaluator
-from brojepa.evaluation.runs import evaluate_run, same_images, world_of
+from brojepa.evaluation.runs import MEASURED, agrees, evaluate_run, same_images, world_of
 from brojepa.evaluation.views import ViewEvaluator
 
 __all__ = [
-    "ROWS", "Evaluator", "LabelEvaluator", "Latents", "RetrievalEvaluator", "ViewEvaluator", "accuracy", "bank",
-    "collapse_signs", "collapsed", "count_right", "evaluate", "evaluate_run", "evaluating", "evaluator",
-    "knn_accuracy", "moved", "rollout_accuracy", "same_images", "world_of",
+    "MEASURED", "ROWS", "Evaluator", "LabelEvaluator", "Latents", "RetrievalEvaluator", "ViewEvaluator", "accuracy",
+    "agrees", "bank", "collapse_signs", "collapsed", "count_right", "evaluate", "evaluate_run", "evaluating",
+    "evaluator", "knn_accuracy", "moved", "rollout_accuracy", "same_images", "world_of",
 ]  # fmt: skip

@@ -12,9 +12,18 @@ from brojepa.errors import RequestError
 from brojepa.evaluation.evaluator import evaluator
 from brojepa.runs import Result, Run
 from brojepa.runs import threads as numbers
+from brojepa.runs.find import find
 from brojepa.runs.loading import load
 from brojepa.worlds import World, open_world
 from brojepa.worlds.sources import has_size
+
+MEASURED = ("metrics", "per_action", "by_state", "retrieval", "zero_shot_kind")
+"""The parts of a result that evaluating a run again gives."""
+
+
+def agrees(result: dict[str, Any], measured: dict[str, Any]) -> bool:
+    """Whether a result has exactly the numbers that were measured again."""
+    return all(result.get(key) == measured.get(key) for key in MEASURED)
 
 
 def world_of(run: Run, data_dir: str | Path | None = None, world: World | None = None) -> World:
@@ -52,7 +61,7 @@ def evaluate_run(
     """Evaluate a finished run again, as `result.json` was made: on its own world, or on other images.
 
     Args:
-        path: a run directory.
+        path: a run directory, a preset whose weights are in the package, or hf://user/name.
         data_dir: where EMNIST lies, or other images of the same shape.
         device: "auto", "cpu", "cuda" or "mps".
         world: a world in memory.
@@ -60,7 +69,7 @@ def evaluate_run(
         threads: compute with so many; without it, with as many as the run began with.
         listener: told now and then which share is done, 0 to 1.
     """
-    run = Run(Path(path))
+    run = find(path)
     with numbers.computing_with(numbers.choose(threads, run.environment)[0]):
         return _evaluated(run, data_dir, device, world, trust, listener)
 

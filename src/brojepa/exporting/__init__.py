@@ -1,5 +1,5 @@
 """A model that leaves the library: as graphs that other programs run, and to the Hugging Face hub."""
 
-from brojepa.exporting.export import export
+from brojepa.exporting.directory import export
 
 __all__ = ["export"]

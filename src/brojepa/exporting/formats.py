@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch.export import Dim, ExportedProgram
+from torch.fx import GraphModule
 
 from brojepa.errors import RequestError, RunError, unknown
 from brojepa.exporting.graphs import Graph
@@ -62,8 +63,9 @@ def _read_onnx(path: Path) -> Callable[..., Tensor]:
 
 
 def _write_pt2(program: ExportedProgram, graph: Graph, path: Path) -> None:
-    for node in program.graph.nodes:
-        node.meta.pop("stack_trace", None)  # paths of this machine
+    for part in program.graph_module.modules():
+        for node in part.graph.nodes if isinstance(part, GraphModule) else ():
+            node.meta.pop("stack_trace", None)  # paths of this machine
     torch.export.save(program, path)
 
 

@@ -48,7 +48,9 @@ def graphs_of(model: Model) -> dict[str, Graph]:
         return model.encode(images(batch))
 
     def actions(batch: int) -> Tensor:
-        return model.group.sample(batch, _generator(batch))
+        k = model.group.sample(batch, _generator(batch))
+        k[1::2] = model.group.undone(k[1::2])  # in a cycle, negative numbers
+        return k
 
     def predicted(batch: int) -> Tensor:
         return model.act(latents(batch), actions(batch))

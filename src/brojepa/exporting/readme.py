@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 from brojepa.text import fraction, listed
@@ -16,7 +17,7 @@ about = json.load(open("metadata.json"))
 graphs = {{name: onnxruntime.InferenceSession(f"{{name}}.onnx") for name in about["graphs"]}}
 images = np.zeros((2, {shape}), np.uint8)  # yours: {shape_words}, 0 to 255
 (z,) = graphs["encode"].run(None, {{"images": images}})
-k = np.array([about["actions"][{word!r}]] * len(z), np.{dtype})
+k = np.array([about["actions"]["{word}"]] * len(z), np.{dtype})
 (z,) = graphs["act"].run(None, {{"latents": z, "action": k}})
 """,
     "pt2": """\
@@ -27,7 +28,7 @@ about = json.load(open("metadata.json"))
 graphs = {{name: torch.export.load(f"{{name}}.pt2").module() for name in about["graphs"]}}
 images = torch.zeros(2, {shape}, dtype=torch.uint8)  # yours: {shape_words}, 0 to 255
 z = graphs["encode"](images)
-k = torch.tensor([about["actions"][{word!r}]] * len(z), dtype=torch.{dtype})
+k = torch.tensor([about["actions"]["{word}"]] * len(z), dtype=torch.{dtype})
 z = graphs["act"](z, k)
 """,
 }
@@ -61,15 +62,18 @@ def readme(about: dict[str, Any]) -> str:
     lines = [
         f"# {name}, seed {about['seed']}",
         "",
-        f"A model of the world {about['world']}, exported by brojepa {about['brojepa']}. It needs {NEEDS[form]}, no brojepa.",
+        f"A model of the world {about['world']}, exported by brojepa {about['brojepa']}. "
+        f"It needs {NEEDS[form]}, not brojepa.",
         *([reached] if reached else []),
         "",
         "```python",
         code.rstrip(),
         "```",
         "",
-        f"Actions are elements of {about['group']}. {about['elements']}",
-        "metadata.json has more words for actions, and the inputs and outputs of each graph. The batch size is free;",
-        "images are normalised inside the graph.",
+        *textwrap.wrap(
+            f"Actions are elements of {about['group']}. {about['elements']} metadata.json has words for them, and the "
+            "inputs and outputs of each graph. The batch size is free; images are normalised inside the graph.",
+            120,
+        ),
     ]
     return "\n".join(lines) + "\n"

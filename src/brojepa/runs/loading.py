@@ -15,6 +15,7 @@ from brojepa.files import COUNT, NUMBER, is_a
 from brojepa.models import Model, Task, build
 from brojepa.runs import checkpoint
 from brojepa.runs.devices import choose_device
+from brojepa.runs.find import find
 from brojepa.runs.run import Run
 from brojepa.worlds.pictures import MOST
 
@@ -22,14 +23,14 @@ LARGE = 2**24  # numbers in an image that any checkpoint may be for
 
 
 def load(path: str | Path, device: str = "auto", *, trust: bool = False) -> Model:
-    """The model of a run directory, ready to predict: `encode`, `act`, `classify`, `rollout`.
+    """The model of a run, ready to predict: `encode`, `act`, `classify`, `rollout`.
 
     Args:
-        path: the run directory.
+        path: a run directory; a preset whose weights are in the package, as "mnist/fast"; or "hf://user/name".
         device: "auto", "cpu", "cuda" or "mps".
         trust: import the own code that the run names; without it such a run is refused.
     """
-    run = Run(Path(path))
+    run = find(path)
     parts.check_trust(run.own_parts, run.path, trust)
     where, config, task = choose_device(device), run.config, task_of(run)
     tensors, _ = checkpoint.load(run.model_file)

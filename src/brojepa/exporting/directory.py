@@ -20,6 +20,7 @@ from brojepa.exporting.readme import readme
 from brojepa.groups import Element, Group
 from brojepa.models import Model
 from brojepa.runs import Run
+from brojepa.runs.find import find
 from brojepa.runs.loading import load
 from brojepa.worlds.pictures import state_names
 
@@ -31,7 +32,7 @@ def export(run: str | Path, out: str | Path, format: str = "onnx", *, trust: boo
     """Write a run's model as graphs that other programs run: encode, act and classify, with a free batch size.
 
     Args:
-        run: a run directory.
+        run: a run directory, a preset whose weights are in the package, or hf://user/name.
         out: a directory that is not there yet, or is empty. It gets a file per graph, metadata.json and README.md.
         format: "onnx" (the extra `[export]`) or "pt2".
         trust: import the own code that the run names.
@@ -40,7 +41,7 @@ def export(run: str | Path, out: str | Path, format: str = "onnx", *, trust: boo
         What metadata.json says; `graphs` has the largest difference from torch of each. An export that differs by more
         than 1e-5 is an error and leaves nothing.
     """
-    form, source, place = format_named(format), Run(Path(run)), files.place(out)
+    form, source, place = format_named(format), find(run), files.place(out)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise RequestError(f"{place} is there already: name another --out, or remove it")
     model = load(source.path, "cpu", trust=trust)
@@ -109,6 +110,7 @@ def _about(run: Run, model: Model) -> dict[str, Any]:
     """What a user of the files must know of the model and its world."""
     header, config, task = run.header, run.config, model.task
     facts, result = header["world"], run.result if run.done else {}
+    trained = model.group.check(config.train_actions, "train_actions")
     return {
         "brojepa": version("brojepa"),
         "preset": header.get("preset"),
@@ -120,16 +122,12 @@ def _about(run: Run, model: Model) -> dict[str, Any]:
         "image": {"dtype": "uint8", "shape": list(task.shape)},
         "normalisation": {"mean": list(task.mean), "std": list(task.std), "in_graph": True},
         "group": str(model.group),
-        "elements": " ".join((type(model.group).__doc__ or "").split()),
-        "trained_actions": [model.group.write(k) for k in _trained(config.train_actions, model.group)],
-        "actions": _actions(model.group, _trained(config.train_actions, model.group), result),
+        "elements": ". ".join(" ".join((type(model.group).__doc__ or "").split()).split(". ")[:2]).rstrip(".") + ".",
+        "trained_actions": [model.group.write(k) for k in trained],
+        "actions": _actions(model.group, trained, result),
         "zero_shot_kind": result.get("zero_shot_kind"),
         "metrics": result.get("metrics"),
     }
-
-
-def _trained(words: Any, group: Group) -> tuple[Element, ...]:
-    return group.check(words, "train_actions")
 
 
 def _actions(group: Group, trained: tuple[Element, ...], result: dict[str, Any]) -> dict[str, Element]:

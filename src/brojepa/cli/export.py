@@ -1,0 +1,35 @@
+"""`brojepa export` and `brojepa push`: a model that leaves the library."""
+
+from __future__ import annotations
+
+import json
+
+from brojepa.cli.parser import RUN_HELP, Parser, add_trust
+
+
+def export(argv: list[str]) -> int:
+    """Write a run as ONNX or pt2 graphs that need no brojepa."""
+    parser = Parser(prog="brojepa export", description=export.__doc__)
+    parser.add_argument("run", metavar="RUN", help=RUN_HELP)
+    parser.add_argument("--format", default="onnx", metavar="onnx|pt2", help="ONNX, or PyTorch's pt2; default onnx")
+    parser.add_argument("--out", required=True, metavar="DIR", help="a directory that is not there yet, or is empty")
+    add_trust(parser)
+    parser.add_argument("--json", action="store_true", help="print what metadata.json says")
+    args = parser.parse(argv)
+
+    from brojepa.exporting import export as export_run
+
+    about = export_run(args.run, args.out, args.format, trust=args.trust)
+    if args.json:
+        print(json.dumps(about))
+        return 0
+    for name, graph in about["graphs"].items():
+        shapes = " ".join(f"{key} {_shape(value)}" for key, value in graph["inputs"].items())
+        ((result, value),) = graph["outputs"].items()
+        print(f"{name:<8}  {shapes} -> {result} {_shape(value)}, largest difference {graph['largest_difference']:.1e}")
+    print(args.out)
+    return 0
+
+
+def _shape(described: dict) -> str:
+    return f"{described['dtype']}[{', '.join(map(str, described['shape']))}]"
