@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+from brojepa.runs.find import packed
+from brojepa.runs.hub import FILES
 from brojepa.worlds.sources import MNIST
 
 ROOT = Path(__file__).parent.parent
@@ -27,4 +30,12 @@ def test_a_built_wheel_contains_the_data_and_the_command(tmp_path):
         entry = next(n for n in names if n.endswith("entry_points.txt"))
         assert "brojepa = brojepa.cli:main" in file.read(entry).decode()
     wanted = {f"brojepa/worlds/mnist/{name}.gz" for name in MNIST.files}
+    wanted |= {f"brojepa/weights/{name}/{file}" for name in packed() for file in FILES}
+    assert wheel.stat().st_size <= 25_000_000
     assert wanted | {"brojepa/worlds/mnist/LICENSE.md", "brojepa/py.typed", "brojepa/report/paper.csv"} <= names
+    with zipfile.ZipFile(wheel) as file:
+        file.extractall(tmp_path / "installed")
+    code = 'import brojepa; print(brojepa.__file__, brojepa.load("mnist/fast").action.dim)'
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.split() == [str(tmp_path / "installed" / "brojepa" / "__init__.py"), "64"], done.stderr

@@ -2,7 +2,8 @@
 
     python tools/pack_weights.py RUN ...
 
-A run is measured again first and refused unless every number is that of its result.json. `make weights` trains and packs.
+A run is measured again first and refused unless every number is that of its result.json. `make weights` trains and
+packs.
 """
 
 from __future__ import annotations

@@ -59,7 +59,9 @@ def _holds(old: dict[str, Any], new: dict[str, Any]) -> bool:
     if not set(old["options"]) <= set(new["options"]):
         return False
     choices = new["choices"] is None or (old["choices"] is not None and set(old["choices"]) <= set(new["choices"]))
-    rest = ("kind", "default", "nargs", "required", "const", "type")
+    rest = ["kind", "default", "const", "type"]
+    if not old["required"] or new["required"]:  # what had to be given may be left out, and means the same where given
+        rest += ["nargs", "required"]
     return choices and all(old[name] == new[name] for name in rest)
 
 

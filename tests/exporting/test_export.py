@@ -192,7 +192,9 @@ def test_files_run_without_brojepa(form, exported, trained, digit_arrays, tmp_pa
     assert done.returncode == 0, done.stderr
     made = brojepa.load(trained[0], "cpu")
     assert done.stdout.strip() == str([str(y) for y in made.classify(made.act(made.encode(images), -1)).tolist()])
-    stopped = subprocess.run([sys.executable, "-c", BLOCK.format(blocked=blocked) + "import brojepa"], capture_output=True)
+    stopped = subprocess.run(
+        [sys.executable, "-c", BLOCK.format(blocked=blocked) + "import brojepa"], capture_output=True
+    )
     assert stopped.returncode, "the block blocks"
 
 
@@ -310,7 +312,9 @@ def test_own_code_is_refused_without_trust(module, cli: Cli, tmp_path, tiny):
         """,
     )
     runs = [
-        train(config(world=tiny, action=f"{name}:{part}", epochs=1, batch_size=60), out=tmp_path / part, device="cpu").path
+        train(
+            config(world=tiny, action=f"{name}:{part}", epochs=1, batch_size=60), out=tmp_path / part, device="cpu"
+        ).path
         for part in ("Shift", "Reader")
     ]
     words = ("--format", "pt2", "--out", tmp_path / "away")

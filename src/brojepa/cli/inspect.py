@@ -155,7 +155,7 @@ def _two_images(name: str, description: str | None) -> Parser:
 
 def _reader(name: str, description: str | None, images: int | str) -> Parser:
     """A command that reads a run and images."""
-    parser = Parser(prog=f"brojepa {name}", description=description)
+    parser = Parser(words_anywhere=True, prog=f"brojepa {name}", description=description)
     parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN_HELP}; default {RECOMMENDED}")
     parser.add_argument("images", nargs=images, metavar="IMAGE", help="PNG or what else Pillow opens, or .npy")
     parser.add_argument("--invert", action="store_true", help="the images are dark on white")
@@ -170,7 +170,7 @@ def _reader(name: str, description: str | None, images: int | str) -> Parser:
 def _parsed(parser: Parser, argv: list[str], count: int | None = None) -> argparse.Namespace:
     """The arguments of a command that reads images. The first word is a run unless it is a file; without a run, the
     weights in the package are meant."""
-    args = parser.parse(argv, words_anywhere=True)
+    args = parser.parse(argv)
     words = [*([] if args.run is None else [args.run]), *args.images]
     named = words[0].startswith("hf://") or words[0] in PRESETS or Path(words[0]).is_dir()
     alone = not named and (Path(words[0]).is_file() or len(words) == count)

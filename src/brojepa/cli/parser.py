@@ -18,17 +18,20 @@ RUN_HELP = "a run directory, a preset whose weights are in the package, or hf://
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with errors of one line and no guessing of abbreviations."""
+    """argparse with errors of one line and no guessing of abbreviations.
 
-    def __init__(self, **options: Any) -> None:
+    words_anywhere: flags may stand between words of which some can be left out.
+    """
+
+    def __init__(self, *, words_anywhere: bool = False, **options: Any) -> None:
+        self.words_anywhere = words_anywhere
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
 
     def error(self, message: str) -> NoReturn:
         raise RequestError(f"{message}; see {self.prog} --help")
 
-    def parse(self, argv: Sequence[str], *, words_anywhere: bool = False) -> argparse.Namespace:
-        """The arguments, or an error. words_anywhere: flags may stand between words of which some are optional."""
-        args, rest = (self.parse_known_intermixed_args if words_anywhere else self.parse_known_args)(argv)
+    def parse(self, argv: Sequence[str]) -> argparse.Namespace:
+        args, rest = (self.parse_known_intermixed_args if self.words_anywhere else self.parse_known_args)(argv)
         if rest:
             known = [s for s in self._option_string_actions if s.startswith("--")]
             given = rest[0].split("=")[0]

@@ -69,7 +69,7 @@ def _generator(batch: int) -> torch.Generator:
 
 
 class _Encode(nn.Module):
-    """uint8 images [batch, c, h, w] -> latents [batch, dim]; the versions of an image go through the encoder at once."""
+    """uint8 images [batch, c, h, w] -> latents [batch, dim]; all versions of an image are encoded at once."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
