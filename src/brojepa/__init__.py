@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from brojepa.config import Config
     from brojepa.errors import BrojepaError
     from brojepa.evaluation import Evaluator, LabelEvaluator, RetrievalEvaluator, evaluate, evaluate_run, evaluator
-    from brojepa.exporting import export
+    from brojepa.exporting import export, push
     from brojepa.figures.make import pictures
     from brojepa.groups import SO2, SO3, Cyclic, Dihedral, Group, Product
     from brojepa.models import (
@@ -61,7 +61,7 @@ _ROOMS = {
     "config": "Config",
     "errors": "BrojepaError",
     "evaluation": "Evaluator LabelEvaluator RetrievalEvaluator evaluate evaluate_run evaluator",
-    "exporting": "export",
+    "exporting": "export push",
     "figures.make": "pictures",
     "groups": "Cyclic Dihedral Group Product SO2 SO3",
     "models": "Consistency JEPA Model Plan SIGReg Supervised Task VICReg build",
@@ -134,6 +134,7 @@ __all__ = [
     "open_world",
     "pictures",
     "preset",
+    "push",
     "trackers",
     "train",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from brojepa.cli.bench import bench
 from brojepa.cli.data import data
-from brojepa.cli.export import export
+from brojepa.cli.export import export, push
 from brojepa.cli.figures import figures
 from brojepa.cli.inspect import infer, inspect, plan, predict
 from brojepa.cli.report import report
@@ -31,6 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in argv
     argv = [a for a in argv if a != "--debug"]
     open_streams()
+    os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # an error is one line, and ours
+    if not sys.stderr.isatty():
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     try:
         code = _dispatch(argv)
         sys.stdout.flush()
@@ -111,7 +114,8 @@ def _dispatch(argv: list[str]) -> int:
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": train, "eval": evaluate, "sweep": sweep, "report": report, "figures": figures, "data": data,
-    "inspect": inspect, "infer": infer, "plan": plan, "predict": predict, "export": export, "bench": bench,
+    "inspect": inspect, "infer": infer, "plan": plan, "predict": predict, "export": export, "push": push,
+    "bench": bench,
 }  # fmt: skip
 
 HELP = "\n".join(

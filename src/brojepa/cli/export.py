@@ -31,5 +31,21 @@ def export(argv: list[str]) -> int:
     return 0
 
 
+def push(argv: list[str]) -> int:
+    """Put a finished run on the Hugging Face hub, with a model card."""
+    parser = Parser(prog="brojepa push", description=push.__doc__)
+    parser.add_argument("run", metavar="RUN", help="a run directory, or a preset whose weights are in the package")
+    parser.add_argument("name", metavar="USER/NAME", help="the repository; it is made if it is not there")
+    parser.add_argument("--license", default="mit", metavar="NAME", help="as the hub names them; default mit")
+    parser.add_argument("--private", action="store_true", help="make a private repository")
+    args = parser.parse(argv)
+
+    from brojepa.exporting import push as push_run
+
+    print(push_run(args.run, args.name, licence=args.license, private=args.private))
+    print(f"load it with brojepa.load('hf://{args.name.removeprefix('hf://')}')")
+    return 0
+
+
 def _shape(described: dict) -> str:
     return f"{described['dtype']}[{', '.join(map(str, described['shape']))}]"

@@ -1,5 +1,6 @@
 """A model that leaves the library: as graphs that other programs run, and to the Hugging Face hub."""
 
 from brojepa.exporting.directory import export
+from brojepa.exporting.upload import push
 
-__all__ = ["export"]
+__all__ = ["export", "push"]
