@@ -1,7 +1,7 @@
 """A stand-in for the Hugging Face hub: the few routes that making, filling and downloading a repository use.
 
-It keeps repositories in memory, small files as they come with a commit and weights by Git LFS, and remembers what it was
-asked for.
+It keeps repositories in memory, small files as they come with a commit and weights by Git LFS, and remembers what it
+was asked for.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ def card(run: Run, repo: str, licence: str) -> str:
         "",
         f"# {repo.partition('/')[2]}",
         "",
-        f"A world model of `{world}`: images become latents, and an action moves a latent to that of the next state. It is "
-        f"`{name}`, seed {header['seed']}, trained by brojepa with the method of *{TITLE}* "
+        f"A world model of `{world}`: images become latents, and an action moves a latent to that of the next state. "
+        f"It is `{name}`, seed {header['seed']}, trained by brojepa with the method of *{TITLE}* "
         f"([arXiv {PAPER}](https://arxiv.org/abs/{PAPER})): {config.method}, encoder {config.encoder}, latent action "
         f"{config.action}, {result.get('parameters', 0):,} parameters, trained on the actions {actions} only.",
         "",
@@ -56,8 +56,8 @@ def card(run: Run, repo: str, licence: str) -> str:
             for key, value in metrics.items()
         ),
         "",
-        f"Chance is {result.get('chance', 0):.4f}; zero-shot is {result.get('zero_shot_kind', 'unknown')}. `brojepa eval "
-        f"{hub.SCHEME}{repo}` measures it again. config.json, env.json and result.json say how the model was made.",
+        f"Chance is {result.get('chance', 0):.4f}; zero-shot is {result.get('zero_shot_kind', 'unknown')}. `brojepa "
+        f"eval {hub.SCHEME}{repo}` measures it again. config.json, env.json and result.json say how it was made.",
         *_own_code(run),
         "",
         f"Licence: {licence}.",
