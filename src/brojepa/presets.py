@@ -106,18 +106,12 @@ POSES = Config(
     checkpoint="last",
 )
 VIEWS = POSES.replace(target="relaxed", every_action=False)
-ROTATION = POSES.replace(world="rotation", train_actions=(-10, 10))
+TURNS: dict[str, object] = {"world": "rotation", "train_actions": (-10, 10)}
 DIHEDRAL = POSES.replace(world="dihedral", train_actions=("r", "r3", "s"), epochs=3)
-POSE = POSES.replace(
-    world="pose",
-    train_actions=("x15", "x-15", "y15", "y-15", "z15", "z-15"),
-    normalise=True,
-    target_encoder="shared",
-    every_action=False,
-    walk=23,
-    batch_size=12,
-    epochs=3,
-)
+SPACE: dict[str, object] = {"world": "pose", "train_actions": ("x15", "x-15", "y15", "y-15", "z15", "z-15")}
+WALKS: dict[str, object] = {
+    "target_encoder": "shared", "every_action": False, "walk": 23, "batch_size": 12, "epochs": 3,
+}  # fmt: skip
 
 PRESETS: dict[str, Config] = {
     **{
@@ -133,10 +127,13 @@ PRESETS: dict[str, Config] = {
     ),
     "own/auto": ROBUST,
     "torus/fast": TORUS,
-    "rotation/fast": ROTATION,
+    "rotation/fast": VIEWS.replace(**TURNS),
     "dihedral/fast": DIHEDRAL,
-    "pose/fast": POSE,
-    **{f"{config.world}/additive": config.replace(action="additive") for config in (TORUS, ROTATION, DIHEDRAL, POSE)},
+    "pose/fast": VIEWS.replace(**SPACE, normalise=True, views=16, epochs=8),
+    "torus/additive": TORUS.replace(action="additive"),
+    "rotation/additive": POSES.replace(**TURNS, action="additive"),
+    "dihedral/additive": DIHEDRAL.replace(action="additive"),
+    "pose/additive": POSES.replace(**SPACE, **WALKS, normalise=True, action="additive"),
 }
 RECOMMENDED = "mnist/fast"
 AUTO = "own/auto"

@@ -27,6 +27,9 @@ def signed(k: int) -> str:
     return f"{k:+d}" if k else "0"
 
 
+MANY = 20  # actions that are not listed one by one
+
+
 def actions_text(actions: Sequence[Any], group: Any = None) -> str:
     """Actions in words: "+1 -1", or a range where both signs of a stretch are there: "±2..±9"."""
     if not actions:
@@ -38,6 +41,8 @@ def actions_text(actions: Sequence[Any], group: Any = None) -> str:
     stretch = positive == list(range(positive[0], positive[-1] + 1)) if positive else False
     if len(positive) > 2 and stretch and sorted(actions) == sorted([*positive, *(-k for k in positive)]):
         return f"±{positive[0]}..±{positive[-1]}"
+    if len(actions) > MANY:
+        return f"{len(actions)} actions from {signed(min(actions))} to {signed(max(actions))}"
     return " ".join(signed(k) for k in sorted(actions))
 
 

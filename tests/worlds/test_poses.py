@@ -209,7 +209,13 @@ def test_a_model_that_is_right_is_found_right_and_one_that_is_wrong_wrong():
     world = labelled_poses()
     right = retrieve(ByModel(Perfect(world.group)), world, world.test, world.actions)
     assert right.rank.shape == (3 * 8, 7)
-    assert right.summary(list(range(7))) == {"hit1": 1.0, "hit5": 1.0, "mrr": 1.0, "median_error": 0.0, "mean_error": 0.0}
+    assert right.summary(list(range(7))) == {
+        "hit1": 1.0,
+        "hit5": 1.0,
+        "mrr": 1.0,
+        "median_error": 0.0,
+        "mean_error": 0.0,
+    }
     wrong = retrieve(ByModel(Perfect(world.group, torch.tensor([2, 0]))), world, world.test, world.actions)
     found = wrong.summary(list(range(7)))
     assert found["hit1"] == 0

@@ -38,10 +38,25 @@ def accuracies(result: dict[str, Any]) -> list[str]:
     found = result.get("retrieval")
     if not found:
         return lines
-    lines.append(f"  (the true next image found first among {found['candidates']} candidates)")
+    if "candidates" in found:
+        lines.append(f"  (the true next image found first among {found['candidates']} candidates)")
+    else:
+        things = f"{found['things']} things" if not found.get("by_steps") else f"{found['things']} episodes"
+        lines.append(f"  (the true view found first among those of its thing; {things}, {_trained(found)})")
     for name in ("seen", "zero_shot", "on_grid", "off_grid", "ceiling"):
         if found.get(name):
             mrr, median, mean = (found[name][key] for key in ("mrr", "median_error", "mean_error"))
+            five = f"hit@5 {found[name]['hit5']:.4f}, " if "hit5" in found[name] else ""
             where = f"{'pixels' if name == 'ceiling' else name.replace('_', '-'):<10}"
-            lines.append(f"  {where} MRR {mrr:.4f}, error of the pose found: median {median:.4g}, mean {mean:.4g}")
+            lines.append(
+                f"  {where} {five}MRR {mrr:.4f}, error of the pose found: median {median:.4g}, mean {mean:.4g}"
+            )
+    if found.get("by_steps"):
+        hits = " ".join(f"{steps}: {row['hit1']:.3f}" for steps, row in found["by_steps"].items())
+        lines.append(f"  steps composed into one action, and how often the frame is found: {hits}")
     return lines
+
+
+def _trained(found: dict[str, Any]) -> str:
+    held = found["held_out_things"]
+    return "none of which was trained on" if held else "all of which were trained on"

@@ -84,8 +84,6 @@ def _along(law: Group, actions: Tensor, last: Tensor) -> Tensor:
 def _world(
     name: str, views: Views, law: Group, recorded: tuple | None, held_out: int, tolerance: float, source: dict | None
 ) -> ViewWorld:
-    if not len(views):
-        raise RequestError(f"{name} is empty: it needs two or more images")
     things = views.states.unique()
     if held_out == -1:
         held_out = 0 if recorded is None else len(things) // 5
@@ -109,6 +107,8 @@ def elements(where: str, values: Any, group: Group, count: int, between: bool = 
 
     between: they are actions, which a cycle counts from -(n - 1) to n - 1; poses from 0 to n - 1.
     """
+    if not count:
+        raise RequestError(f"{where.partition(':')[0]} is empty: it needs two or more images")
     given = as_numpy(values)
     if given.ndim == 2 and not group.shape and given.shape[1] == 1:
         given = given[:, 0]
