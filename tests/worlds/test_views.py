@@ -52,7 +52,9 @@ def test_a_turntable_is_read_from_a_file_and_from_arrays_alike(tmp_path):
     data = turntable()
     read = open_world(saved(tmp_path / "table.npz", data))
     made = PoseWorld.from_arrays("table", **data)
-    assert str(read.group) == "Z12" and read.n == 0 and len(read.train) == 36
+    assert str(read.group) == "Z12"
+    assert read.n == 0
+    assert len(read.train) == 36
     for one, other in zip(read.train.parts, made.train.parts, strict=True):
         assert torch.equal(one, other)
     assert made.train is made.test
@@ -62,9 +64,11 @@ def test_a_turntable_is_read_from_a_file_and_from_arrays_alike(tmp_path):
 def test_things_that_are_held_out_are_in_no_training_image(tmp_path):
     world = open_world(saved(tmp_path / "table.npz", turntable(things=5)), held_out_things=2)
     train, test = (set(split.states.tolist()) for split in (world.train, world.test))
-    assert len(test) == 2 and train | test == set(range(5)) and not train & test
+    assert len(test) == 2
+    assert train | test == set(range(5))
+    assert not train & test
     assert world.facts["held_out_things"] == 2
-    with pytest.raises(RequestError, match="--held-out-things 5.*5 things"):
+    with pytest.raises(RequestError, match=r"--held-out-things 5.*5 things"):
         open_world(str(tmp_path / "table.npz"), held_out_things=5)
 
 
@@ -79,9 +83,10 @@ def test_training_sees_pairs_that_are_a_training_action_apart_and_no_others(miss
     actions, unseen = world.action_sets(Config(train_actions=(-step, step)))
     place = {(t, p) for t, p in zip(data["things"].tolist(), data["poses"].tolist(), strict=True)}
     expected = sum((t, (p + k) % 12) in place for t, p in place for k in actions)
-    assert set(actions) == {-step, step} and not set(unseen) & set(actions)
+    assert set(actions) == {-step, step}
+    assert not set(unseen) & set(actions)
     if not expected:
-        with pytest.raises(RequestError, match="no two views.*--train-actions"):
+        with pytest.raises(RequestError, match=r"no two views.*--train-actions"):
             world.transitions(world.train, actions, Sampling())
         return
     edges = world.edges(world.train, actions)
@@ -116,10 +121,12 @@ def test_views_of_an_orbit_stand_together_and_their_poses_lead_from_one_to_anoth
     for orbit in batch.orbit.unique():
         rows = (batch.orbit == orbit).nonzero()[:, 0]
         shown = batch.images[rows][:, 0, 0]
-        assert len(rows) % 4 == 0 and len(shown[:, 0].unique()) == 1
+        assert len(rows) % 4 == 0
+        assert len(shown[:, 0].unique()) == 1
         assert torch.equal((shown[0, 1] + batch.pose[rows]) % 12, shown[:, 1].long())
     again = transitions.draw(torch.Generator().manual_seed(0))
-    assert torch.equal(draw.context, again.context) and torch.equal(draw.edge, again.edge)
+    assert torch.equal(draw.context, again.context)
+    assert torch.equal(draw.edge, again.edge)
 
 
 TORUS = np.array([[1, 0], [-1, 0], [0, 1], [0, -1]])
@@ -147,7 +154,7 @@ def test_a_fifth_of_the_episodes_is_for_test_unless_told_otherwise():
     data = walk("Z7", np.array([1, -1]), episodes=10)
     assert PoseWorld.from_recording("walk", **data).held_out == 2
     assert PoseWorld.from_recording("walk", **data, held_out_things=0).held_out == 0
-    with pytest.raises(RequestError, match="recording.*recorded"):
+    with pytest.raises(RequestError, match=r"recording.*recorded"):
         PoseWorld.from_recording("walk", **data).action_sets(ONE)
 
 
@@ -234,12 +241,16 @@ def test_the_recipe_trains_on_the_smallest_steps_that_there_are(tmp_path):
     data = turntable()
     even = {k: v if k == "group" else v[data["poses"] % 2 == 0] for k, v in data.items()}
     config, why = chooser(PoseWorld.from_arrays("even", **even))({})
-    assert set(config.train_actions) == {"+2", "-2"} and config.target == "relaxed" and "train-actions" in why
+    assert set(config.train_actions) == {"+2", "-2"}
+    assert config.target == "relaxed"
+    assert "train-actions" in why
     config, _ = chooser(PoseWorld.from_arrays("all", **data))({"epochs": 3})
-    assert set(config.train_actions) == {"+1", "-1"} and config.epochs == 3
+    assert set(config.train_actions) == {"+1", "-1"}
+    assert config.epochs == 3
     degrees = PoseWorld.from_arrays("degrees", **{**data, "poses": data["poses"] * 30.0, "group": "SO2"})
     config, why = chooser(degrees)({})
-    assert config.train_actions == ("0",) and "degrees" in why
+    assert config.train_actions == ("0",)
+    assert "degrees" in why
     trained, unseen = degrees.action_sets(config)
     assert not degrees.trained(degrees.group.tensor(unseen), trained).any()
     assert degrees.reach == pytest.approx(45, abs=0.1)
@@ -257,7 +268,8 @@ def test_views_of_space_are_neighbours_within_reach():
     trained, unseen = world.action_sets(config)
     edges = world.edges(world.train, trained)
     far = group.angle(edges.k)
-    assert 0 < float(far.min()) and float(far.max()) <= world.reach + 1e-2 < 90
+    assert float(far.min()) > 0
+    assert float(far.max()) <= world.reach + 1e-2 < 90
     assert len(world.orbits(world.train, trained, edges).unique()) == 2  # all views of a thing hang together
     assert unseen
 
