@@ -30,8 +30,15 @@ def collapse_signs(z: Tensor) -> dict[str, float]:
     }
 
 
-def collapsed(signs: dict[str, Any]) -> bool:
-    """Whether `collapse_signs` say that latents no longer tell images apart; False where they were not measured."""
-    if "effective_rank" not in signs:
+FULL = 0.01  # of the variance term, the mean gap of standard deviations below 1: at most this is as good as none
+
+
+def collapsed(row: dict[str, Any]) -> bool:
+    """Whether `collapse_signs` say that latents no longer tell images apart; False where they were not measured.
+
+    Where an epoch's variance term is at zero the latents were spread while it trained, and what looks like a collapse
+    is a batch norm whose running statistics have yet to catch up.
+    """
+    if "effective_rank" not in row or row.get("variance", 1.0) <= FULL:
         return False
-    return min(signs["latent_std"], signs["latent_scale"]) < 0.1 or signs["effective_rank"] < 1.1
+    return min(row["latent_std"], row["latent_scale"]) < 0.1 or row["effective_rank"] < 1.1

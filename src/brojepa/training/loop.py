@@ -30,11 +30,13 @@ from brojepa.presets import PRESETS
 from brojepa.runs import Run, checkpoint, devices, loading
 from brojepa.training import optimiser
 from brojepa.training.callbacks import Callback
+from brojepa.training.hints import hints, staleness
 from brojepa.training.signals import Signals
 from brojepa.worlds import Batch, Sampling, World
 
 CHECK_EVERY = 100  # steps between looks at whether the loss is finite
 SAVE_EVERY = 120.0  # seconds between checkpoints within an epoch
+SAMPLE = 256  # training images that tell whether batch norms are up to date
 
 
 class Learner:
@@ -245,13 +247,26 @@ class Training(Learner):
         self.run.write_metrics(self.rows)
         self.epoch, self.step, self.log = self.epoch + 1, 0, torch.zeros(0)
         self.callbacks.epoch(self, row)
-        if self.model.predicts_latents and collapsed(row):
+        if self._collapsed:
             self.callbacks.warning(
                 f"the latents have collapsed (spread of their directions {row['latent_std']:.3f} and of themselves "
                 f"{row['latent_scale']:.3f}, both near 1 when healthy; effective rank {row['effective_rank']:.1f} of "
-                f"{self.config.latent}): raise --variance, or lower --invariance"
+                f"{self.config.latent}): {self._against_collapse}"
             )
         self._warn_of_look_alikes()
+
+    @property
+    def _collapsed(self) -> bool:
+        return self.model.predicts_latents and collapsed(self.rows[-1])
+
+    @property
+    def _against_collapse(self) -> str:
+        regulariser = self.config.regulariser
+        if regulariser == "vicreg":
+            return (
+                "raise --variance, or lower --invariance" if self.config.variance else "raise --variance, 25 is usual"
+            )
+        return "raise --sigreg" if regulariser == "sigreg" else f"give {regulariser} more weight, or lower --invariance"
 
     def _warn_of_look_alikes(self) -> None:
         """Say once that learned angles have stayed, from one epoch to the next, where they cannot tell states apart."""
@@ -338,6 +353,11 @@ class Training(Learner):
             "parameters": sum(p.numel() for p in predicting_parameters(self.model)),
         }
         write_json(self.run.result_file, result)
+        if self.world.n and not self._collapsed:
+            spread = torch.linspace(0, len(self.train_split) - 1, min(SAMPLE, len(self.train_split))).long()
+            stale = staleness(self.model, self.train_split.images[spread.to(self.placement.device)])
+            for hint in hints(self.config, self.world.group, self.rows, result, self.steps, stale):
+                self.callbacks.warning(hint)
         self.callbacks.end(self, result)
 
 

@@ -18,7 +18,7 @@ EPOCHS, LONGEST = 10, 30  # at least, and where images are few; then each is sho
 PLENTY = 20_000  # images that need little augmentation
 UNEVEN = 1.5  # times as many images of one state as of another, above which all are shown equally often
 LARGEST = 256  # dimensions of a latent
-LINED_UP = 0.4  # relaxing steps, as a share of the square of the states: the slowest error falls to exp(-0.4 pi^2)
+LINED_UP = 0.4  # relaxing steps, as a multiple of the square of the states
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,12 @@ def augmentation(images: int, shape: tuple[int, int, int]) -> tuple[int, float]:
     return max(int(side >= 8), side // (14 if few else 28)), 0.1 if few else 0.0
 
 
+def relaxing(states: int) -> int:
+    """Steps of relaxing that bring a cycle of states into line. The slowest mode shrinks by cos^2(pi / states) in each,
+    about exp(-(pi / states)^2)."""
+    return math.ceil(LINED_UP * states**2)
+
+
 def recipe(facts: Facts, given: Mapping[str, Any] | None = None) -> tuple[Config, str]:
     """The config for a world of labelled states, and why.
 
@@ -63,7 +69,7 @@ def recipe(facts: Facts, given: Mapping[str, Any] | None = None) -> tuple[Config
     steps, per_pass = STEPS + EACH * facts.states, (facts.images - max(held, facts.states)) / batch
     epochs = min(LONGEST, max(EPOCHS, math.ceil(steps / per_pass)))
     rotates = given.get("action", ROTATIONS[2]) in ROTATIONS
-    relaxed = {"target": "relaxed", "relax_steps": math.ceil(LINED_UP * facts.states**2)}
+    relaxed = {"target": "relaxed", "relax_steps": relaxing(facts.states)}
     chosen: dict[str, Any] = {
         "epochs": epochs,
         "repeat": math.ceil(steps / (per_pass * epochs)),
