@@ -17,7 +17,7 @@ from PIL import Image
 import brojepa
 from brojepa.cli import _is_memory
 from brojepa.errors import RequestError
-from brojepa.worlds import npz
+from brojepa.worlds import memory
 
 
 def picture(path: Path, width: int, height: int) -> Path:
@@ -91,9 +91,9 @@ def test_a_run_of_too_many_states_is_one_line(cli: Cli, run: Path, command, fact
 def test_arrays_that_unpack_to_more_than_the_memory_are_not_unpacked(cli: Cli, tmp_path: Path, monkeypatch) -> None:
     file = tmp_path / "large.npz"
     np.savez_compressed(file, images=np.zeros((400, 100, 100), np.uint8), labels=np.arange(400) % 2)
-    monkeypatch.setattr(npz, "_memory", lambda: 7e6)
+    monkeypatch.setattr(memory, "available", lambda: 7e6)
     assert "GB" in one_line(cli("data", "check", file), 2)
-    monkeypatch.setattr(npz, "_memory", lambda: 9e6)
+    monkeypatch.setattr(memory, "available", lambda: 9e6)
     assert cli("data", "check", file).code == 0
 
 

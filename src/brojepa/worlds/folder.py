@@ -25,6 +25,7 @@ from PIL import Image
 from brojepa.errors import RequestError
 from brojepa.files import cache_dir
 from brojepa.text import plural
+from brojepa.worlds import memory
 from brojepa.worlds.arrays import EVERY, every_fifth
 from brojepa.worlds.pictures import named, plain, quiet, resized
 from brojepa.worlds.world import World
@@ -218,6 +219,7 @@ def _read(directory: Path, files: Sequence[Path], size: tuple[int, int] | None) 
     with quiet(), contextlib.closing(_each(one, files, f"{directory}: reading")) as results:
         for i, (pixels, deep, clear) in enumerate(results):
             if i == 0:
+                memory.check(directory, len(files) * pixels.nbytes)
                 images = np.empty((len(files), *pixels.shape), np.uint8)
             if pixels.shape[:2] != images.shape[1:3]:
                 sizes = ["x".join(map(str, s)) for s in (images.shape[1:3], pixels.shape[:2])]

@@ -17,6 +17,7 @@ from typing import BinaryIO
 import numpy as np
 
 from brojepa.errors import RequestError
+from brojepa.worlds import memory
 
 PIECE = 1 << 20  # bytes read at once
 
@@ -42,6 +43,8 @@ def _read(path: Path, stream: gzip.GzipFile | BinaryIO) -> tuple[np.ndarray, str
         raise RequestError(f"{path} is not an IDX file of bytes (it starts with {head.hex() or 'nothing'})")
     sizes = struct.unpack(f">{head[3]}I", rest)
     wanted, data = math.prod(sizes), bytearray()
+    if isinstance(stream, gzip.GzipFile) or path.stat().st_size > wanted:  # else it is truncated
+        memory.check(path, wanted)
     while len(data) <= wanted and (piece := stream.read(min(PIECE, wanted + 1 - len(data)))):
         data += piece
     if len(data) != wanted:

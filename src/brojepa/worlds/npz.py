@@ -4,13 +4,13 @@ unpack to a very large one."""
 from __future__ import annotations
 
 import math
-import os
 import zipfile
 from pathlib import Path
 
 import numpy as np
 
 from brojepa.errors import RequestError
+from brojepa.worlds import memory
 
 KEYS = {
     "poses": ("images", "things", "poses"),
@@ -18,7 +18,6 @@ KEYS = {
     "labels": ("images", "labels"),
 }
 """What it holds, by kind of world; beside labels, test_images and test_labels, both or neither."""
-SHARE = 0.5  # of the machine's memory that the arrays of a world may take
 
 
 def read(path: Path) -> tuple[str, dict[str, np.ndarray]]:
@@ -52,7 +51,7 @@ def _check(path: Path, kind: str, sizes: dict[str, tuple[tuple[int, ...], int]])
         others = kind == "labels" and "images" in sizes
         hint = "; or things and poses, or actions and episode, in place of labels" if others else ""
         raise RequestError(f"{path} lacks {' and '.join(missing)}: it holds {', '.join(sizes) or 'nothing'}{hint}")
-    fits(path, sum(size for _, size in sizes.values()))
+    memory.check(path, sum(size for _, size in sizes.values()))
     if kind != "labels":
         return
     if ("test_images" in sizes) != ("test_labels" in sizes):
@@ -61,17 +60,3 @@ def _check(path: Path, kind: str, sizes: dict[str, tuple[tuple[int, ...], int]])
         images, labels = sizes[f"{start}images"][0], sizes[f"{start}labels"][0]
         if len(labels) != 1 or images[:1] != labels:
             raise RequestError(f"{path}: {images} images but {labels} labels, need one label per image")
-
-
-def fits(path: Path, total: int) -> None:
-    """An error where the arrays of a file, `total` bytes, are more than fits."""
-    if total > SHARE * _memory():
-        raise RequestError(f"{path} unpacks to {total / 1e9:,.1f} GB, over half the memory here: take fewer images")
-
-
-def _memory() -> float:
-    """Bytes of memory that the machine has; without end where it does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return math.inf

@@ -20,7 +20,7 @@ from brojepa import parts
 from brojepa.config import WORLDS, is_own_world, needs_emnist, parse_size, world_code, world_folder
 from brojepa.errors import MissingData, RequestError, unknown
 from brojepa.files import cache_dir, place
-from brojepa.worlds import brought, derived, folder, idx, npz
+from brojepa.worlds import brought, derived, folder, idx, memory, npz
 from brojepa.worlds.arrays import every_fifth
 from brojepa.worlds.world import World, content_sum
 
@@ -287,7 +287,7 @@ def _from_hdf5(path: Path, views: dict[str, Any]) -> World:
                 raise RequestError(f"{path} lacks {' and '.join(missing)}: it holds {', '.join(file) or 'nothing'}")
             if not all(isinstance(file[key], h5py.Dataset) for key in COLUMNS):
                 raise RequestError(f"{path}: {', '.join(COLUMNS)} must be data sets, one of them is a group")
-            npz.fits(path, sum(file[key].size * file[key].dtype.itemsize for key in COLUMNS))
+            memory.check(path, sum(file[key].size * file[key].dtype.itemsize for key in COLUMNS))
             data = {key: np.asarray(file[key]) for key in COLUMNS}
     except OSError as error:
         raise RequestError(f"{path} is not a readable HDF5 file ({' '.join(str(error).split())})") from None
