@@ -56,10 +56,11 @@ def test_states_without_a_cycle_have_plain_means():
 
 def test_a_given_knob_changes_itself_and_nothing_else():
     plain, _ = recipe(FEW)
-    for knob, value in {"epochs": 3, "batch_size": 16, "shift": 0, "lr": 1e-3, "latent": 32, "encoder": "mlp"}.items():
+    for knob, value in {"batch_size": 16, "shift": 0, "lr": 1e-3, "latent": 32, "encoder": "mlp"}.items():
         config, why = recipe(FEW, {knob: value})
         assert config == plain.replace(**{knob: value}) != plain
         assert f"--{knob.replace('_', '-')} " not in why, "what the user chose needs no reason"
+    assert recipe(FEW, {"epochs": 3})[0] == plain.replace(epochs=3, repeat=1), "passes over the images, as ever"
     with pytest.raises(RequestError, match="epochs"):
         recipe(FEW, {"epochs": 0})
 

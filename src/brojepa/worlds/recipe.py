@@ -60,8 +60,8 @@ def recipe(facts: Facts, given: Mapping[str, Any] | None = None) -> tuple[Config
 
     Args:
         facts: what is known of the world.
-        given: knobs that the user sets. They are put in as they are; nothing else changes, but for what does not go
-            with them.
+        given: knobs that the user sets. They are put in as they are and change no other, but for two: epochs that are
+            given are single passes, and an action that is no rotation has no relaxed targets.
     """
     given = dict(given or {})
     batch = 64 if facts.images < 10_000 else 128 if facts.images < 30_000 else 256
@@ -72,7 +72,7 @@ def recipe(facts: Facts, given: Mapping[str, Any] | None = None) -> tuple[Config
     relaxed = {"target": "relaxed", "relax_steps": relaxing(facts.states)}
     chosen: dict[str, Any] = {
         "epochs": epochs,
-        "repeat": math.ceil(steps / (per_pass * epochs)),
+        "repeat": 1 if "epochs" in given else math.ceil(steps / (per_pass * epochs)),
         "batch_size": batch,
         "validation": held,
         "latent": min(LARGEST, max(64, facts.states + facts.states % 2)),
