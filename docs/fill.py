@@ -17,11 +17,11 @@ from brojepa import report
 from brojepa.algebra.modulus import infer_modulus
 from brojepa.bench.results import Results, read
 from brojepa.config import Config, words
-from brojepa.presets import PRESETS
+from brojepa.presets import AUTO, PRESETS
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
-PAGES = ("reproduction", "algebra", "performance")
+PAGES = ("reproduction", "algebra", "performance", "own-images")
 FLAGS = 3  # that a row names, at most
 Runs = dict[str, list[dict[str, Any]]]
 
@@ -78,6 +78,31 @@ def cycles(runs: Runs) -> str:
     return "\n".join(rows) + "\n"
 
 
+def own() -> str:
+    """Runs of the recipe for own images, a row per config, by the name of its world."""
+    rows = [
+        "| world | states | images | run | seeds | seen | zero-shot | epochs x repeat |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for folder in sorted({file.parent.parent for file in RESULTS.rglob("result.json")}):
+        runs = [(json.loads((f.parent / "config.json").read_text()), json.loads(f.read_text()))
+                for f in sorted(folder.glob("seed-*/result.json"))]  # fmt: skip
+        header = runs[0][0]
+        if header["base"] != AUTO:
+            continue
+        config, facts = header["config"], header["world"]
+        link = f"[{folder.name}](../results/{folder.relative_to(RESULTS).as_posix()})"
+        kind = link if config["method"] == "jepa" else f"{link} `--method supervised`"
+        seen, zero_shot = (mean([result["metrics"][name] for _, result in runs]) for name in ("seen", "zero_shot"))
+        seeds = ", ".join(str(result["seed"]) for _, result in sorted(runs, key=lambda run: run[1]["seed"]))
+        length = f"{config['epochs']} x {config['repeat']}"
+        count = f"{facts['images']['train']:,}"
+        rows.append(
+            f"| {folder.parent.name} | {facts['states']} | {count} | {kind} | {seeds} | {seen} | {zero_shot} | {length} |"
+        )
+    return "\n".join(rows) + "\n"
+
+
 def filled() -> dict[Path, str]:
     """Every file that is filled, as it should be."""
     runs = committed()
@@ -89,6 +114,7 @@ def filled() -> dict[Path, str]:
         table = report.table(RESULTS, **which).markdown()
         text["docs/reproduction.md"] = between(text["docs/reproduction.md"], mark, table)
     text["docs/algebra.md"] = between(text["docs/algebra.md"], "cycles", cycles(runs))
+    text["docs/own-images.md"] = between(text["docs/own-images.md"], "own", own())
     bench = Results(read(RESULTS / "bench.json")).markdown()
     text["docs/performance.md"] = between(text["docs/performance.md"], "bench", bench)
     return {RESULTS / "runs.csv": report.runs(RESULTS).csv(), **{ROOT / name: page for name, page in text.items()}}

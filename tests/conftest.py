@@ -185,7 +185,7 @@ def files(directory: Path) -> list[str]:
 def trained(cli: Cli, digits: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     """A finished run, never to be changed, and what training it printed."""
     out = tmp_path_factory.mktemp("trained")
-    outcome = cli("train", "--world", digits, *SMALL, "--seed", 7, "--out", out)
+    outcome = cli("train", "mnist/fast", "--world", digits, *SMALL, "--seed", 7, "--out", out)
     assert outcome.code == 0, outcome.err
     (result,) = out.rglob("result.json")
     return result.parent, outcome
@@ -202,7 +202,9 @@ def run(trained: tuple[Path, Outcome], tmp_path: Path) -> Path:
 @pytest.fixture
 def train_again(cli: Cli, digits: Path, tmp_path: Path) -> Callable[..., Outcome]:
     """The command that made `run`, and more flags."""
-    return lambda *more: cli("train", "--world", digits, *SMALL, "--seed", 7, "--out", tmp_path / "out", *more)
+    return lambda *more: cli(
+        "train", "mnist/fast", "--world", digits, *SMALL, "--seed", 7, "--out", tmp_path / "out", *more
+    )
 
 
 @pytest.fixture(scope="session")
