@@ -97,9 +97,8 @@ def own() -> str:
         seeds = ", ".join(str(result["seed"]) for _, result in sorted(runs, key=lambda run: run[1]["seed"]))
         length = f"{config['epochs']} x {config['repeat']}"
         count = f"{facts['images']['train']:,}"
-        rows.append(
-            f"| {folder.parent.name} | {facts['states']} | {count} | {kind} | {seeds} | {seen} | {zero_shot} | {length} |"
-        )
+        cells = (folder.parent.name, facts["states"], count, kind, seeds, seen, zero_shot, length)
+        rows.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(rows) + "\n"
 
 
