@@ -88,7 +88,7 @@ def own() -> str:
         runs = [(json.loads((f.parent / "config.json").read_text()), json.loads(f.read_text()))
                 for f in sorted(folder.glob("seed-*/result.json"))]  # fmt: skip
         header = runs[0][0]
-        if header["base"] != AUTO:
+        if header.get("base") != AUTO:
             continue
         config, facts = header["config"], header["world"]
         link = f"[{folder.name}](../results/{folder.relative_to(RESULTS).as_posix()})"
