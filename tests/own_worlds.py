@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image, ImageDraw
 
 from brojepa.worlds import Split, open_world
@@ -18,11 +19,12 @@ FASHION = Path("/usr/share/datasets/fashion-mnist")
 """Where the Debian package dataset-fashion-mnist puts its files."""
 
 
-def save(path: Path, train: Split, test: Split | None = None) -> None:
-    arrays = {"images": train.images.numpy(), "labels": train.states.numpy()}
-    if test is not None:
-        arrays |= {"test_images": test.images.numpy(), "test_labels": test.states.numpy()}
-    np.savez(path, **{name: a[:, 0] if a.ndim == 4 and a.shape[1] == 1 else a for name, a in arrays.items()})
+def save(path: Path, train: Split, test: Split) -> None:
+    """Grey images without their one channel, as most people have them."""
+    images, test_images = (
+        s.images.numpy()[:, 0] if s.images.shape[1] == 1 else s.images.numpy() for s in (train, test)
+    )
+    np.savez(path, images=images, labels=train.states.numpy(), test_images=test_images, test_labels=test.states.numpy())
 
 
 def arrays(path: Path, images: np.ndarray, labels: np.ndarray) -> None:
@@ -32,18 +34,18 @@ def arrays(path: Path, images: np.ndarray, labels: np.ndarray) -> None:
 def first_of_each(split: Split, count: int) -> Split:
     """The first `count` images of every state."""
     rows = [(split.states == y).nonzero()[:count, 0] for y in split.states.unique()]
-    return split[np.sort(np.concatenate(rows))]
+    return split[torch.cat(rows).sort().values]
 
 
 def digits(path: Path) -> None:
     """The 1,797 digits of scikit-learn, 8 x 8 pixels, as a folder of PNGs."""
     from sklearn.datasets import load_digits
 
-    data = load_digits()
-    for i, (image, label) in enumerate(zip(data.images, data.target, strict=True)):
+    pixels, labels = load_digits(return_X_y=True)
+    for i, (row, label) in enumerate(zip(pixels, labels, strict=True)):
         folder = path / str(label)
         folder.mkdir(parents=True, exist_ok=True)
-        Image.fromarray((image * 255 / 16).round().astype(np.uint8)).save(folder / f"{i}.png")
+        Image.fromarray((row.reshape(8, 8) * 255 / 16).round().astype(np.uint8)).save(folder / f"{i}.png")
 
 
 def few(path: Path, count: int = 100) -> None:
