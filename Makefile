@@ -3,6 +3,7 @@
 # make check: lint and types
 # make docs:  fill the tables of the documents from results/
 # make test-slow: tests that train on all of MNIST, some minutes
+# make test-faults: kills, signals, full disks and damaged files by the thousand, some 30 minutes on one core
 # make weights PRESETS=rotation/fast: train presets and put their weights into the package; default: all that are there
 # make test-slurm: sweeps on a Slurm that the tests bring up here; as root it installs slurm-wlm and munge if need be
 # make test-trackers: installs Weights & Biases, Trackio and a notebook kernel beside the rest, and tests them for real
@@ -13,7 +14,7 @@ BIN = $(VENV)/bin
 
 PRESETS ?= mnist/fast torus/fast dihedral/fast
 
-.PHONY: train test test-slow test-slurm test-trackers check docs weights setup clean
+.PHONY: train test test-slow test-faults test-slurm test-trackers check docs weights setup clean
 
 train: $(VENV)/.installed
 	$(BIN)/brojepa train
@@ -23,6 +24,10 @@ test: $(VENV)/.installed
 
 test-slow: $(VENV)/.installed
 	$(BIN)/pytest -m slow
+
+test-faults: $(VENV)/.installed
+	$(BIN)/python tests/faults/inject.py
+	$(BIN)/python tests/faults/fuzz.py
 
 test-slurm: $(VENV)/.installed
 	@PATH="$$PATH:/usr/sbin"; if ! { command -v slurmctld && command -v slurmd && command -v munged; } >/dev/null; then \

@@ -87,11 +87,18 @@ def write_json(path: Path, value: Any) -> None:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"), parse_float=_finite, parse_constant=_finite)
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise RunError(f"{path} is damaged ({error}): remove the run directory and train again") from None
+
+
+def _finite(text: str) -> float:
+    """A number of JSON; NaN, Infinity and what is as large are none."""
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is no number")
+    return number
 
 
 Kinds = Mapping[str, tuple[type, ...]]

@@ -26,15 +26,14 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-os.environ["OMP_NUM_THREADS"] = "1"
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 import torch
-import torch._dynamo  # which the first optimiser imports
 from small_runs import same_run
 
 from brojepa.cli import main
@@ -589,6 +588,9 @@ def run(argv: list[str] | None = None) -> int:
     parser.add_argument("--faults", help="only those whose names hold this word")
     parser.add_argument("--sweeps", type=int, default=6, help="tries of each fault of a sweep")
     args = parser.parse_args(argv)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)  # a process that has started threads cannot be forked safely
+    import_module("torch._dynamo")  # which the first optimiser imports
     table, begun = Table(), time.monotonic()
     print(f"seed {args.seed}", flush=True)
     with tempfile.TemporaryDirectory() as name:

@@ -21,6 +21,12 @@ def read(path: Path) -> dict[str, Any]:
     data = read_json(path)
     if not isinstance(data, dict) or not {"machine", "benchmarks"} <= data.keys():
         raise RequestError(f"{path} holds no results of brojepa bench: name a file that it has written")
+    try:
+        shown = Results(data)
+        _ = shown.text(), shown.markdown()  # what can be shown is whole
+    except Exception as error:  # any value may be of any kind, which raises as many kinds
+        why = " ".join(f"{type(error).__name__} {error}".split())
+        raise RequestError(f"{path} is damaged ({why:.100}): measure again with brojepa bench") from None
     return data
 
 

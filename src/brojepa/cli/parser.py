@@ -40,6 +40,9 @@ class Parser(argparse.ArgumentParser):
                 if given.startswith("-")
                 else RequestError(f"unexpected {given!r}; see {self.prog} --help")
             )
+        for action in self._actions:  # argparse makes an empty list of `--flag=--`
+            if action.nargs is None and getattr(args, action.dest, None) == []:
+                self.error(f"argument {'/'.join(action.option_strings) or action.dest}: expected one argument")
         return args
 
 

@@ -88,12 +88,23 @@ def make(
                 others = tuple(s.run for role, s in chosen.items() if spec.needs[role].weights and s.other_images)
                 yield Outcome(name, file, without, others=others)
             elif name in data:
-                content = data[name].read_bytes()
-                yield Outcome(name, write(out, unpack(content, data[name])), redrawn=data[name])
+                yield Outcome(name, _redrawn(out, data[name]), redrawn=data[name])
             else:
                 yield Outcome(name, missing=tuple(absent), unsuited=unsuited(spec, found))
         except BrojepaError as error:
             yield Outcome(name, error=error)
+
+
+def _redrawn(out: Path, file: Path) -> Path:
+    """A figure from its data alone, whatever somebody has put into them."""
+    data = unpack(file.read_bytes(), file)
+    try:
+        return write(out, data)
+    except BrojepaError:
+        raise
+    except Exception as error:  # arrays of other shapes and values of other kinds raise as many kinds
+        why = " ".join(f"{type(error).__name__} {error}".split())
+        raise RequestError(f"{file} cannot be drawn ({why:.100}): draw the figure from its runs again") from None
 
 
 def collect(name: str, sources: dict[str, Source], **options: Any) -> dict[str, Any]:
