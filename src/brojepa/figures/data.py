@@ -30,7 +30,7 @@ def unpack(content: bytes, where: str | Path) -> dict[str, Any]:
         data |= json.loads(str(data.pop(TEXT)))
     except Exception as error:  # a damaged zip raises any of a dozen kinds
         raise RequestError(f"{where} is not a figure's data ({error}): draw the figure from its runs again") from None
-    if data.get("figure") not in FIGURES:
+    if not isinstance(data.get("figure"), str) or data["figure"] not in FIGURES:
         raise RequestError(f"{where} is for figure {data.get('figure')!r}, which does not exist here: update brojepa")
     return data
 
