@@ -63,6 +63,19 @@ def test_one_damaged_run_is_named_and_the_others_are_drawn(own, cli: Cli, tmp_pa
     assert str(broken / file) in alone
 
 
+@pytest.mark.parametrize("figure", [["spectrum"], None, "gone"])
+def test_damaged_data_of_a_figure_are_named_and_the_others_drawn(own, cli: Cli, tmp_path: Path, figure) -> None:
+    run, _ = own
+    made = tmp_path / "made"
+    assert cli("figures", run, "--only", "spectrum", "--out", made).code == 0
+    damaged = made / "circle-multi.npz"
+    np.savez(damaged, json=np.array(json.dumps({"figure": figure})))
+    done = cli("figures", made, "--out", tmp_path / "drawn")
+    assert (tmp_path / "drawn" / "spectrum.png").is_file(), done
+    assert str(damaged) in done.err
+    assert str(damaged) in one_line(cli("figures", damaged), 2)
+
+
 def test_runs_behind_links_are_drawn_and_circles_end(own, cli: Cli, tmp_path: Path) -> None:
     run, _ = own
     linked = tmp_path / "linked"

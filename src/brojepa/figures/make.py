@@ -63,7 +63,14 @@ def make(
     found, files, damaged = find(paths)
     for why in damaged:
         remark(f"left out: {why}")
-    data = {unpack(file.read_bytes(), file)["figure"]: file for file in reversed(files)}
+    data: dict[str, Path] = {}
+    for file in reversed(files):
+        try:
+            data[unpack(file.read_bytes(), file)["figure"]] = file
+        except RequestError as error:
+            if len(found) + len(files) == 1:
+                raise
+            remark(f"left out: {error}")
     if not found:
         names = [name for name in names if name in data] or names
     sources: dict[Path, Source] = {}
