@@ -214,12 +214,14 @@ class LabelEvaluator(Evaluator):
     def sample(self, model: Model, train: Split) -> dict[str, float]:
         """All else takes little beside encoding and looking up neighbours."""
         few = train[torch.arange(min(len(train), SAMPLE), device=train.states.device)]
-        count = BANK // len(few) + 1
         with evaluating(model):
             latents, encode = _timed(lambda: Latents.of(model, few))
-            noise = torch.randn(count, *latents.z.shape, generator=torch.Generator().manual_seed(0)).to(model.device)
-            z = (latents.z + 0.1 * latents.z.std() * noise).flatten(0, 1)
-            neighbours = Neighbours(z, latents.states.repeat(count), model.task.n)
+            # a trained model's latents lie around their states' means, and mostly the vote is known without a look
+            states = torch.arange(BANK, device=model.device) % model.task.n
+            generator = torch.Generator().manual_seed(0)
+            means, noise = (torch.randn(c, latents.z.shape[1], generator=generator) for c in (model.task.n, BANK))
+            z = means.to(model.device)[states] + 0.3 * noise.to(model.device)
+            neighbours = Neighbours(z, states, model.task.n)
             found, look_up = _timed(lambda: Latents(z, neighbours.classify(z[:QUERIES])))
         fitted = len(train) if model.predicts_latents else len(train) * len(self.train_actions)
         wanted = len(set(_distinct(model, self.test_actions))) * len(self.world.test)

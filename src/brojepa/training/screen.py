@@ -130,7 +130,7 @@ def progress_bar(label: str, stream: TextIO) -> Iterator[Callable[[float], None]
 def bar(screen: Screen, label: str, share: float, notes: Sequence[str]) -> str:
     """A line that says how far something has come: a label, a bar, a percentage, and notes. The first notes that do not
     fit are left out."""
-    room = screen.columns - 1
+    room = screen.columns - 3  # Ctrl-C writes two characters behind it
     percent, notes = f"{min(share, 1):4.0%}", list(notes)
     while (rest := room - len("  ".join((label, percent, *notes))) - 2) < NARROWEST and len(notes) > 1:
         notes.pop(0)
