@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import Cli, Outcome, files, one_line
-from helpers import config, model
+from helpers import ROOT, config, model
 from torch import nn
 
 import brojepa
@@ -24,8 +24,11 @@ from brojepa.exporting import directory as room
 from brojepa.exporting import formats
 from brojepa.exporting.graphs import SlicedMaxPool, graphs_of
 from brojepa.exporting.turns import polynomial
+from brojepa.files import write_json
 from brojepa.groups import SO3, parse
 from brojepa.models import Task
+from brojepa.runs import checkpoint, loading
+from brojepa.runs.find import packed
 from brojepa.training import train
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -225,7 +228,9 @@ def test_an_onnx_file_is_valid_and_names_its_batch(exported):
 def test_turns_of_space_are_exported_with_their_readme(tmp_path):
     """A continuous group: its words are those trained and measured, its elements quaternions."""
     pytest.importorskip("e3nn")
-    run = untrained(tmp_path, "SO3", train_actions=("x15", "y-15"), test_actions=("z90",))
+    wanted = config(world="pose", latent=24, train_actions=("x15", "y-15"), test_actions=("z90",))
+    facts = {"name": "space", "states": 0, "shape": (1, 9, 9), "mean": (0.2,), "std": (0.4,), "group": "SO3"}
+    run = untrained(tmp_path, wanted, facts)
     about = brojepa.export(run, tmp_path / "away", "pt2")
     assert set(about["actions"]) == {"x0", "x15", "y-15"}
     assert about["actions"]["x15"] == pytest.approx(SO3().parse("x15"))
@@ -237,20 +242,35 @@ def test_turns_of_space_are_exported_with_their_readme(tmp_path):
     assert "torch.Size([2, 24])" in done.stdout, done.stderr
 
 
-def untrained(directory: Path, group: str, **values: Any) -> Path:
-    """A run directory with a model that was never trained."""
-    from brojepa.files import write_json
-    from brojepa.runs import checkpoint, loading
-
-    wanted, world = config(world="pose", latent=24, **values), task(group)
+def untrained(directory: Path, wanted: brojepa.Config, facts: dict[str, Any]) -> Path:
+    """A run directory with a model that was never trained, of a world with these facts."""
     run = brojepa.Run(directory / "untrained")
     run.make()
-    facts = {"name": "space", "states": world.n, "shape": world.shape, "mean": world.mean, "std": world.std,
-             "group": group}  # fmt: skip
     write_json(run.config_file, {"preset": None, "seed": 0, "config": wanted.to_dict(), "world": facts})
-    made = model(world, latent=24, **values)
+    made = brojepa.build(wanted, Task.from_facts(facts), torch.Generator().manual_seed(0))
     checkpoint.save(run.model_file, loading.predicting_state(made), {})
     return run.path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["onnx", "pt2"])
+@pytest.mark.parametrize("name", ["mnist/bro-resnet18-mfr-fixed", "mnist/best", "pose/fast", "rotation/fast"])
+def test_presets_export_at_full_size(name, form, tmp_path):
+    """Untrained; the facts are those of the committed runs of their worlds."""
+    header = json.loads(next((ROOT / "results" / name.partition("/")[0]).rglob("config.json")).read_text())
+    run = untrained(tmp_path, brojepa.preset(name), header["world"])
+    about = brojepa.export(run, tmp_path / "away", form)
+    print(name, form, {graph: about["graphs"][graph]["largest_difference"] for graph in about["graphs"]})
+    assert max(each["largest_difference"] for each in about["graphs"].values()) <= 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["onnx", "pt2"])
+@pytest.mark.parametrize("name", packed())
+def test_packed_weights_export(name, form, tmp_path):
+    about = brojepa.export(name, tmp_path / "away", form)
+    print(name, form, {graph: about["graphs"][graph]["largest_difference"] for graph in about["graphs"]})
+    assert about["metrics"]["zero_shot"] > 0.9
 
 
 def test_a_difference_above_the_limit_is_an_error_and_leaves_nothing(trained, cli: Cli, tmp_path, monkeypatch):

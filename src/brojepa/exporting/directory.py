@@ -13,12 +13,13 @@ from typing import Any
 import torch
 
 from brojepa import files
-from brojepa.errors import RequestError, RunError
+from brojepa.errors import BrojepaError, RequestError, RunError
 from brojepa.exporting.formats import Format, format_named, write
 from brojepa.exporting.graphs import Graph, graphs_of
 from brojepa.exporting.readme import readme
 from brojepa.groups import Element, Group
 from brojepa.models import Model
+from brojepa.parts import reason
 from brojepa.runs import Run
 from brojepa.runs.find import find
 from brojepa.runs.loading import load
@@ -74,7 +75,12 @@ def _written(form: Format, name: str, graph: Graph, directory: Path) -> dict[str
     """Write a graph, run it from its file, and describe it."""
     path = directory / f"{name}.{form.name}"
     write(form, name, graph, path)
-    difference = largest_difference(form, graph, path)
+    try:
+        difference = largest_difference(form, graph, path)
+    except BrojepaError:
+        raise
+    except Exception as error:  # what runs the file may refuse it in its own words
+        raise RunError(f"{path.name} cannot be run: {reason(error)[:300]}") from error
     if not difference <= LARGEST:
         raise RunError(
             f"{path.name} differs from torch by {difference:.1e}, more than {LARGEST:.0e}: nothing was written, "
