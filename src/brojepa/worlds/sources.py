@@ -20,7 +20,7 @@ from brojepa import parts
 from brojepa.config import WORLDS, is_own_world, needs_emnist, parse_size, world_code, world_folder
 from brojepa.errors import MissingData, RequestError, unknown
 from brojepa.files import cache_dir, place
-from brojepa.worlds import brought, derived, folder, idx, memory, npz
+from brojepa.worlds import brought, derived, folder, hdf5, idx, npz
 from brojepa.worlds.arrays import every_fifth
 from brojepa.worlds.world import World, content_sum
 
@@ -51,8 +51,6 @@ EMNIST = Layout(
     transposed=True,
     first_label=1,
 )
-COLUMNS = ("pixels", "action", "ep_offset", "ep_len")
-HDF5 = (".h5", ".hdf5")
 VIEWS: dict[str, Any] = {"group": "", "held_out_things": -1, "tolerance": 0.0}
 BUNDLED = Path(__file__).parent / "mnist"
 LETTERS = 26
@@ -127,7 +125,7 @@ def open_world(
         layout = _layout(path)
         return _from_directory(path.resolve().name, path, layout) if layout else folder.read(path, parse_size(size))
     if path.is_file():
-        return _from_hdf5(path, views) if path.suffix.lower() in HDF5 else _from_npz(path, views)
+        return _from_hdf5(path, views) if path.suffix.lower() in hdf5.ENDINGS else _from_npz(path, views)
     if parts.is_path(name):
         world = parts.make("world", name)
         if not isinstance(world, World):
@@ -251,7 +249,8 @@ def _from_npz(path: Path, views: dict[str, Any]) -> World:
     if kind != "labels":
         views = {**views, "group": _group(path, views["group"], str(data.get("group", "")))}
         read = brought.poses if kind == "poses" else brought.recording
-        return read(path.stem, *(data[key] for key in npz.KEYS[kind]), **views, source={"sha256": digest.hexdigest()})
+        images, what, which = (data[key] for key in npz.KEYS[kind])
+        return read(path.stem, images, what, which, **views, source={"sha256": digest.hexdigest()})
     if views != VIEWS:
         raise RequestError(f"{path} holds labelled images: --group, --held-out-things and --tolerance are for poses")
     images, labels = data["images"], data["labels"]
@@ -273,38 +272,12 @@ def _group(path: Path, given: str, held: str) -> str:
 
 
 def _from_hdf5(path: Path, views: dict[str, Any]) -> World:
-    """A recording with the columns of stable-worldmodel: pixels and action, one row per frame, ep_offset and ep_len,
-    one per episode. The group is an attribute or a flag."""
-    try:
-        import h5py
-    except ImportError:
-        raise RequestError(f"{path}: HDF5 needs h5py: pip install 'brojepa[hdf5]'") from None
-    try:
-        with h5py.File(path, "r") as file:
-            held = str(file.attrs.get("group", ""))
-            missing = [key for key in COLUMNS if key not in file]
-            if missing:
-                raise RequestError(f"{path} lacks {' and '.join(missing)}: it holds {', '.join(file) or 'nothing'}")
-            if not all(isinstance(file[key], h5py.Dataset) for key in COLUMNS):
-                raise RequestError(f"{path}: {', '.join(COLUMNS)} must be data sets, one of them is a group")
-            memory.check(path, sum(file[key].size * file[key].dtype.itemsize for key in COLUMNS))
-            data = {key: np.asarray(file[key]) for key in COLUMNS}
-    except OSError as error:
-        raise RequestError(f"{path} is not a readable HDF5 file ({' '.join(str(error).split())})") from None
-    offset, length = (data[key].reshape(-1) for key in COLUMNS[2:])
-    total = len(data["pixels"])
-    fits = offset.shape == length.shape and length.dtype.kind in "iu" and offset.dtype.kind in "iu"
-    if not fits or (length < 0).any() or (offset < 0).any() or (offset + length > total).any():
-        raise RequestError(f"{path}: ep_offset and ep_len reach beyond the {total} frames, or are no whole numbers")
-    order = np.argsort(offset, kind="stable")
-    if (offset[order][1:] < (offset + length)[order][:-1]).any():
-        raise RequestError(f"{path}: two episodes of ep_offset and ep_len share frames")
-    rows = np.concatenate([np.arange(o, o + n) for o, n in zip(offset[order], length[order], strict=True)] or [[]])
-    rows = rows.astype(np.int64)
-    episode = np.repeat(np.arange(len(order)), length[order])
+    """A recording; see `hdf5`."""
+    columns, held = hdf5.read(path)
+    rows, episode = hdf5.frames(path, columns)
     digest = hashlib.sha256()
-    for key in COLUMNS:
-        digest.update(key.encode() + np.ascontiguousarray(data[key]).tobytes())
+    for key in hdf5.COLUMNS:
+        digest.update(key.encode() + np.ascontiguousarray(columns[key]).tobytes())
     views = {**views, "group": _group(path, views["group"], held)}
     sums = {"sha256": digest.hexdigest()}
-    return brought.recording(path.stem, data["pixels"][rows], data["action"][rows], episode, **views, source=sums)
+    return brought.recording(path.stem, columns["pixels"][rows], columns["action"][rows], episode, **views, source=sums)

@@ -1,0 +1,47 @@
+"""Recordings in HDF5, with the columns of stable-worldmodel: pixels and action, a row per frame, ep_offset and ep_len,
+a row per episode; the group of the actions is an attribute of the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from brojepa.errors import RequestError
+from brojepa.worlds import memory
+
+COLUMNS = ("pixels", "action", "ep_offset", "ep_len")
+ENDINGS = (".h5", ".hdf5")
+
+
+def read(path: Path) -> tuple[dict[str, np.ndarray], str]:
+    """The columns, and the group that the file names, or ""."""
+    try:
+        import h5py
+    except ImportError:
+        raise RequestError(f"{path}: HDF5 needs h5py: pip install 'brojepa[hdf5]'") from None
+    try:
+        with h5py.File(path, "r") as file:
+            found = {key: column for key in COLUMNS if isinstance(column := file.get(key), h5py.Dataset)}
+            missing = [key for key in COLUMNS if key not in found]
+            if missing:
+                raise RequestError(f"{path} lacks {' and '.join(missing)}: it holds {', '.join(file) or 'nothing'}")
+            memory.check(path, sum(column.size * column.dtype.itemsize for column in found.values()))
+            return {key: np.asarray(column) for key, column in found.items()}, str(file.attrs.get("group", ""))
+    except OSError as error:
+        raise RequestError(f"{path} is not a readable HDF5 file ({' '.join(str(error).split()):.200})") from None
+
+
+def frames(path: Path, columns: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of all frames, episode after episode, and the episode of each: [frames] twice."""
+    offset, length = (columns[key].reshape(-1) for key in COLUMNS[2:])
+    total = min(len(columns["pixels"]), len(columns["action"]))
+    whole = offset.shape == length.shape and all(part.dtype.kind in "iu" for part in (offset, length))
+    if not whole or (length < 0).any() or (offset < 0).any() or (offset + length > total).any():
+        raise RequestError(f"{path}: ep_offset and ep_len reach beyond the {total} frames, or are no whole numbers")
+    order = np.argsort(offset, kind="stable")
+    offset, length = offset[order].astype(np.int64), length[order].astype(np.int64)
+    if (offset[1:] < (offset + length)[:-1]).any():
+        raise RequestError(f"{path}: two episodes of ep_offset and ep_len share frames")
+    episode = np.repeat(np.arange(len(order)), length)
+    return np.arange(len(episode)) - np.repeat(length.cumsum() - length, length) + np.repeat(offset, length), episode
