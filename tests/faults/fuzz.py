@@ -548,7 +548,7 @@ def fuzz(
         for name, (weight, case) in TARGETS.items():
             if only and only not in name:
                 continue
-            count, begun, codes = max(1, inputs * weight // total), time.monotonic(), Counter()
+            count, begun, codes = -(-inputs * weight // total), time.monotonic(), Counter()
 
             @seed(start)
             @settings(
