@@ -572,11 +572,14 @@ class Table:
             self.lost.append(f"{fault}, {about}: {type(error).__name__}: {error}")
             print(f"LOST {self.lost[-1]}", flush=True)
 
+    @property
+    def totals(self) -> list[int]:
+        return [sum(row[i] for row in self.rows.values()) for i in (0, 1)]
+
     def text(self) -> str:
         rows = [("fault", "tries", "survived"), ("---", "---:", "---:")]
         rows += [(name, f"{tries:,}", f"{survived:,}") for name, (tries, survived) in self.rows.items()]
-        totals = [sum(row[i] for row in self.rows.values()) for i in (0, 1)]
-        rows.append(("all", f"{totals[0]:,}", f"{totals[1]:,}"))
+        rows.append(("all", *(f"{total:,}" for total in self.totals)))
         return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -609,6 +612,7 @@ def run(argv: list[str] | None = None) -> int:
                 attempts = list(tries(case, dice))
                 for attempt in attempts if args.most is None else dice.sample(attempts, min(args.most, len(attempts))):
                     table.count(fault, kind, attempt)
+            print(f"{kind}: {table.totals[0]:,} tries so far, {table.totals[1]:,} survived", flush=True)
         if args.sweeps:
             sweep = Sweep(place, world)
             for fault, hurt in SWEEPS.items():
