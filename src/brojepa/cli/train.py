@@ -45,7 +45,6 @@ def train(argv: list[str]) -> int:
     run.add_argument(
         "--track",
         action="append",
-        default=[],
         metavar="tensorboard|wandb|trackio",
         help="tell these trackers of the run; several with commas or by repeating it",
     )
