@@ -12,12 +12,13 @@ from typing import Any
 from brojepa.algebra.labelled import infer_accuracy, inspect_labelled
 from brojepa.algebra.modulus import indistinguishable, infer_modulus
 from brojepa.algebra.poses import inspect_poses
+from brojepa.algebra.views import inspect_views
 from brojepa.errors import RequestError
 from brojepa.evaluation import evaluating, same_images, world_of
 from brojepa.models import Model
 from brojepa.runs.find import find
 from brojepa.runs.loading import load
-from brojepa.worlds import PoseWorld, Split, World
+from brojepa.worlds import PoseWorld, Split, ViewWorld, World
 
 __all__ = ["indistinguishable", "infer_accuracy", "infer_modulus", "inspect", "inspect_run"]
 
@@ -60,6 +61,12 @@ def _(data: World, model: Model) -> dict[str, Any]:
 def _(data: PoseWorld, model: Model) -> dict[str, Any]:
     _check_kind(model.task.n == 0 and data.group == model.group, data.name)
     return inspect_poses(model, data)
+
+
+@_inspected.register
+def _(data: ViewWorld, model: Model) -> dict[str, Any]:
+    _check_kind(model.task.n == 0 and data.group == model.group, data.name)
+    return inspect_views(model, data)
 
 
 def _check_kind(same: bool, given: str) -> None:

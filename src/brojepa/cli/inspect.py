@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from brojepa.cli.parser import RUN_HELP, Parser, add_threads, add_trust, join_negative, picture_file, threads
 from brojepa.presets import PRESETS, RECOMMENDED
@@ -105,7 +105,6 @@ def predict(argv: list[str]) -> int:
 
     import torch
 
-    from brojepa.errors import RequestError
     from brojepa.files import write_atomically
     from brojepa.runs.find import find
     from brojepa.runs.loading import load
@@ -114,9 +113,9 @@ def predict(argv: list[str]) -> int:
     set_threads(asked)
     run = find(args.run)
     model = load(run.path, args.device, trust=args.trust)
-    if model.classifier is None:
-        raise RequestError(f"{args.run} has no labelled states to name: predict is for worlds that have, try infer")
     (k,) = model.group.check([args.action], "--action")
+    if model.classifier is None:
+        return _predict_view(args, run, model, k, file)
     images = _images(args, model)
     with torch.no_grad():
         z = model.encode(images)
@@ -146,6 +145,49 @@ def predict(argv: list[str]) -> int:
     for line in answers:
         chance = f"(probability {line['probability']:.4f})"
         print(f"{line['image']} shows {line['state']}; {word} leads to {line['after']} {chance}")
+    return 0
+
+
+def _predict_view(args: argparse.Namespace, run: Run, model: Model, k: Any, file: Path | None) -> int:
+    """`predict` where states have no labels: the known views whose latents are nearest."""
+    import torch
+
+    from brojepa.errors import RequestError
+    from brojepa.evaluation.runs import world_of
+    from brojepa.files import write_atomically
+    from brojepa.worlds import ViewWorld
+
+    world = world_of(run, args.data_dir)
+    if not isinstance(world, ViewWorld):
+        raise RequestError(f"{args.run} has no labelled states to name and no known views to compare with: try infer")
+    images, group = _images(args, model), model.group
+    with torch.no_grad():
+        z, known = model.encode(images), model.encode(world.test.images)
+        near = [torch.cdist(latents, known).min(1) for latents in (z, model.act(z, k))]
+    views = world.test
+    word = group.write(k)
+    shown, reached = (
+        [f"thing {views.states[i]}, {group.write(group.plain(views.poses[i]))}" for i in found.indices.cpu()]
+        for found in near
+    )
+    length = known.norm(dim=1).mean()
+    answers = [
+        {"image": path, "nearest": at, "action": _as_json(model, k), "after": then, "distance": round(float(d), 6)}
+        for path, at, then, d in zip(args.images, shown, reached, near[1].values / length, strict=True)
+    ]
+    if file:
+        from brojepa.figures.predicted import picture
+
+        titles = [(a, "", b) for a, b in zip(shown, reached, strict=True)]
+        found = views.images[near[1].indices.cpu()]
+        write_atomically(file, picture(torch.from_numpy(images), word, found, titles)[file.suffix[1:]])
+    _say_which(args.run, run)
+    if args.json:
+        print(json.dumps(answers))
+        return 0
+    for line in answers:
+        print(f"{line['image']} is nearest to {line['nearest']}; {word} leads to {line['after']} "
+              f"({line['distance']:.3f} of a latent's length away)")  # fmt: skip
     return 0
 
 

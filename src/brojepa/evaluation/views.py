@@ -38,7 +38,7 @@ class ViewEvaluator(Evaluator):
         if batch.targets is not None:
             z_target = model.target_latents(batch.targets).unflatten(0, batch.next_states.shape)
         assert isinstance(held, Views)
-        found = self._measure(model, held, VALIDATED)
+        found = self.measure(model, held, VALIDATED)
         return {
             "validation_loss": float(model.validate(z, z_target, batch)),
             "seen": found["metrics"]["seen"],
@@ -49,9 +49,10 @@ class ViewEvaluator(Evaluator):
 
     def test(self, model: Model, train: Split) -> dict[str, Any]:
         with evaluating(model):
-            return self._measure(model, self.world.test, PAIRS)
+            return self.measure(model, self.world.test, PAIRS)
 
-    def _measure(self, model: Model, views: Views, most: int) -> dict[str, Any]:
+    def measure(self, model: Model, views: Views, most: int) -> dict[str, Any]:
+        """On up to `most` pairs of views, what `test` measures."""
         world, group = self.world, self.world.group
         things = views.states.unique()
         found = [measure_thing(model, world, views.of(thing[None]), max(1, most // len(things))) for thing in things]
