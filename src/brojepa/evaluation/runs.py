@@ -23,8 +23,15 @@ MEASURED = ("metrics", "per_action", "by_state", "retrieval", "zero_shot_kind")
 
 
 def agrees(result: dict[str, Any], measured: dict[str, Any]) -> bool:
-    """Whether a result has exactly the numbers that were measured again."""
-    return all(result.get(key) == measured.get(key) for key in MEASURED)
+    """Whether a result has exactly the numbers that were measured again. A later version may measure more."""
+    return all(_holds(result[key], measured.get(key)) for key in MEASURED if key in result)
+
+
+def _holds(old: Any, new: Any) -> bool:
+    """Whether a value that was written is in what is measured now."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return all(key in new and _holds(value, new[key]) for key, value in old.items())
+    return old == new
 
 
 def world_of(run: Run, data_dir: str | Path | None = None, world: World | None = None) -> World:
