@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from PIL import Image, ImageDraw
 
-from brojepa.worlds import Split, open_world
+from brojepa.groups import SO3
+from brojepa.worlds import Split, open_world, solids
 
 FASHION = Path("/usr/share/datasets/fashion-mnist")
 """Where the Debian package dataset-fashion-mnist puts its files."""
@@ -146,10 +149,39 @@ def glyphs(path: Path, each: int = 20, size: int = 64) -> None:
     arrays(path, np.stack(images).clip(0, 255), np.array(labels))
 
 
+def turntable(path: Path, things: int = 12, n: int = 72, missing: float = 0.0) -> None:
+    """Solids that no turn takes to themselves, on a turntable: n views each, or fewer, the lost ones drawn by chance."""
+    group, made = SO3(), solids.objects(things)
+    half = torch.arange(n) * math.pi / n
+    turns = group.matrix(torch.stack((half.cos(), 0 * half, half.sin(), 0 * half), -1))  # about the upright axis
+    images = torch.cat([solids.view(made, torch.full((n,), i), turns) for i in range(things)]).permute(0, 2, 3, 1)
+    rng = np.random.default_rng(1)
+    kept = np.concatenate([i * n + np.sort(rng.permutation(n)[: round(n * (1 - missing))]) for i in range(things)])
+    np.savez(path, images=images.numpy()[kept], things=kept // n, poses=kept % n, group=f"Z{n}")
+
+
+def steps(path: Path, episodes: int = 100, frames: int = 50) -> None:
+    """Episodes of two digits side by side; each step moves one of them up or down by 1, in new handwriting."""
+    split, rng = open_world("mnist").train, np.random.default_rng(0)
+    of = [(split.states == y).nonzero()[:, 0].numpy() for y in range(10)]
+    moves = np.array([[1, 0], [-1, 0], [0, 1], [0, -1]])
+    actions = moves[rng.integers(4, size=(episodes, frames))]
+    images = np.empty((episodes, frames, 28, 56), np.uint8)
+    for episode in range(episodes):
+        state = rng.integers(10, size=2)
+        for frame in range(frames):
+            rows = [rng.choice(of[y]) for y in state]
+            images[episode, frame] = np.concatenate([split.images[r, 0].numpy() for r in rows], 1)
+            state = (state + actions[episode, frame]) % 10
+    which = np.repeat(np.arange(episodes), frames)
+    np.savez(path, images=images.reshape(-1, 28, 56), actions=actions.reshape(-1, 2), episode=which, group="Z10xZ10")
+
+
 WORLDS: dict[str, Callable[[Path], None]] = {
     "digits": digits, "mnist100.npz": few, "two.npz": of_mnist("0-1"), "three.npz": of_mnist("0-2"),
     "five.npz": of_mnist("0-4"), "letters.npz": letters, "hundred.npz": pairs, "colour.npz": colour,
     "bars.npz": bars, "rows.npz": rows, "textures.npz": textures, "glyphs.npz": glyphs,
+    "turntable.npz": turntable, "turntable-third.npz": partial(turntable, missing=1 / 3), "steps.npz": steps,
 }  # fmt: skip
 
 
