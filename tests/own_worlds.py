@@ -150,7 +150,7 @@ def glyphs(path: Path, each: int = 20, size: int = 64) -> None:
 
 
 def turntable(path: Path, things: int = 12, n: int = 72, missing: float = 0.0) -> None:
-    """Solids that no turn takes to themselves, on a turntable: n views each, or fewer, the lost ones drawn by chance."""
+    """Solids that no turn takes to themselves, on a turntable: n views each, or fewer, those lost drawn by chance."""
     group, made = SO3(), solids.objects(things)
     half = torch.arange(n) * math.pi / n
     turns = group.matrix(torch.stack((half.cos(), 0 * half, half.sin(), 0 * half), -1))  # about the upright axis

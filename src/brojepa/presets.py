@@ -108,10 +108,16 @@ POSES = Config(
 VIEWS = POSES.replace(target="relaxed", every_action=False)
 TURNS: dict[str, object] = {"world": "rotation", "train_actions": (-10, 10)}
 DIHEDRAL = POSES.replace(world="dihedral", train_actions=("r", "r3", "s"), epochs=3)
-SPACE: dict[str, object] = {"world": "pose", "train_actions": ("x15", "x-15", "y15", "y-15", "z15", "z-15")}
-WALKS: dict[str, object] = {
-    "target_encoder": "shared", "every_action": False, "walk": 23, "batch_size": 12, "epochs": 3,
-}  # fmt: skip
+POSE = POSES.replace(
+    world="pose",
+    train_actions=("x15", "x-15", "y15", "y-15", "z15", "z-15"),
+    normalise=True,
+    target_encoder="shared",
+    every_action=False,
+    walk=23,
+    batch_size=12,
+    epochs=3,
+)
 
 PRESETS: dict[str, Config] = {
     **{
@@ -129,11 +135,11 @@ PRESETS: dict[str, Config] = {
     "torus/fast": TORUS,
     "rotation/fast": VIEWS.replace(**TURNS),
     "dihedral/fast": DIHEDRAL,
-    "pose/fast": VIEWS.replace(**SPACE, normalise=True, views=16, epochs=8),
+    "pose/fast": POSE,
     "torus/additive": TORUS.replace(action="additive"),
     "rotation/additive": POSES.replace(**TURNS, action="additive"),
     "dihedral/additive": DIHEDRAL.replace(action="additive"),
-    "pose/additive": POSES.replace(**SPACE, **WALKS, normalise=True, action="additive"),
+    "pose/additive": POSE.replace(action="additive"),
 }
 RECOMMENDED = "mnist/fast"
 AUTO = "own/auto"
