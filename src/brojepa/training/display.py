@@ -51,7 +51,7 @@ class LiveTable(Callback):
     def begin(self, training: Progress, resumed: bool) -> None:
         config, world = training.config, training.world
         parameters = sum(p.numel() for p in training.model.parameters() if p.requires_grad)
-        count = f"{len(training.transitions) // config.repeat:,} images"
+        count = f"{training.transitions.images // config.repeat:,} images"
         images = f"{count} of {world.n} states" if world.n else f"{count} of things in poses of {world.group}"
         changed = f"{config.hash} ({training.base}, changed)" if training.base else config.hash
         self.say(f"{training.preset or changed} seed {training.seed}: {world.title}, {images}", "bold")

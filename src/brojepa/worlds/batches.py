@@ -130,6 +130,11 @@ class Transitions:
         raise NotImplementedError
 
     @property
+    def images(self) -> int:
+        """How many of these are different images."""
+        return len(self)
+
+    @property
     def labelled(self) -> LabelledTransitions | None:
         """These transitions where they pair images of labelled states, off which angles can be read; else None."""
         return None

@@ -266,6 +266,10 @@ class ViewTransitions(Transitions):
     def __len__(self) -> int:
         return max(len(self.split), EPOCH)
 
+    @property
+    def images(self) -> int:
+        return len(self.split)
+
     def draw(self, generator: torch.Generator) -> ViewDraw:
         count, device = len(self), self.split.images.device
         if self.sampling.with_targets:

@@ -1,0 +1,146 @@
+"""Retrieval among views that were brought, and the means over orbits that they are trained on, against plain code."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import brojepa
+from brojepa import SO3, BlockRotation, PoseWorld, Representation
+from brojepa.config import Config
+from brojepa.evaluation import ViewEvaluator
+from brojepa.groups import Cyclic, Dihedral, parse
+from brojepa.models.targets import OrbitMean
+
+
+def latents_world(seed: int = 0, n: int = 8, things: int = 3):
+    """A turntable with views missing, and a stand-in for a model whose latent of a view is drawn once and for all."""
+    rng = np.random.default_rng(seed)
+    which, pose = np.repeat(np.arange(things), n), np.tile(np.arange(n), things)
+    kept = np.sort(rng.permutation(n * things)[: n * things - 5])
+    images = np.zeros((len(kept), 4, 4), np.uint8)
+    images[:, 0, 0] = np.arange(len(kept))
+    world = PoseWorld.from_arrays("table", images, which[kept], pose[kept], f"Z{n}")
+    z = torch.randn(len(kept), 8, generator=torch.Generator().manual_seed(seed))
+    action = BlockRotation.multi(8, n=n, lowest=1)
+    model = SimpleNamespace(device=torch.device("cpu"), act=action.act, action=action,
+                            encode=lambda images: z[images[:, 0, 0, 0].long()])  # fmt: skip
+    return world, z, model
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_hits_ranks_and_errors_are_those_of_plain_code(seed):
+    world, z, model = latents_world(seed)
+    train, test = world.action_sets(Config(train_actions=(-1, 1)))
+    found = ViewEvaluator(world, train, test).measure(model, world.test, 10**6)
+    things, poses = world.test.states.numpy(), world.test.poses.numpy()
+    rank, error, far = [], [], []
+    for i in range(len(z)):
+        for j in range(len(z)):
+            if i == j or things[i] != things[j]:
+                continue
+            k = int(poses[j] - poses[i])
+            mates = np.flatnonzero(things == things[i])
+            away = np.linalg.norm(z[mates].numpy() - model.act(z[i], k).numpy(), axis=1)
+            right = away[mates == j][0]
+            rank.append(1 + int((away[mates != j] <= right).sum()))
+            turn = abs(poses[mates[away.argmin()]] - poses[j])
+            error.append(min(turn, 8 - turn))
+            far.append(k % 8 not in (1, 7))
+    rank, error, far = np.array(rank), np.array(error), np.array(far)
+    for name, rows in (("seen", ~far), ("zero_shot", far)):
+        summary = found["retrieval"][name]
+        assert summary["hit1"] == pytest.approx((rank[rows] == 1).mean())
+        assert summary["hit5"] == pytest.approx((rank[rows] <= 5).mean())
+        assert summary["mrr"] == pytest.approx((1 / rank[rows]).mean())
+        assert summary["mean_error"] == pytest.approx(error[rows].mean())
+    assert found["retrieval"]["pairs"] == len(rank)
+    assert set(found["per_action"]) <= {world.group.write(k) for k in (*train, *test)}
+
+
+@pytest.mark.parametrize(
+    ("group", "action"),
+    [
+        (Cyclic(6), BlockRotation.multi(8, n=6)),
+        (Dihedral(4), Representation(Dihedral(4), "2xA1 + 1xB2 + 2xE1")),
+        (parse("Z5xZ4"), BlockRotation.of(parse("Z5xZ4"), "2x0:0 + 2x1:0 + 2x0:1 + 2x1:1")),
+        (SO3(), Representation(SO3(), "2x0 + 1x1 + 1x2")),
+    ],
+    ids=str,
+)
+def test_the_target_is_the_mean_of_an_orbit_carried_to_each_pose(group, action):
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(10, action.dim, generator=generator)
+    orbit, pose = torch.tensor([0, 0, 0, 1, 1, 1, 1, 2, 2, 2]), group.canonical(group.sample(10, generator))
+    k = group.sample(20, generator).unflatten(0, (10, 2))
+    goal, weight = OrbitMean(group)(z, SimpleNamespace(orbit=orbit, pose=pose, k=k), action)
+    assert weight is None
+    for i in range(10):
+        back = [action.act(z[j], group.inverse(pose[j])) for j in range(10) if orbit[j] == orbit[i]]
+        here = action.act(torch.stack(back).mean(0), pose[i])
+        for a in range(2):
+            torch.testing.assert_close(goal[i, a], action.act(here, k[i, a]), atol=1e-4, rtol=1e-4)
+    exact = torch.stack([action.act(z[int(o)], h) for o, h in zip(orbit, pose, strict=True)])
+    goal, _ = OrbitMean(group)(exact, SimpleNamespace(orbit=orbit, pose=pose, k=k), action)
+    torch.testing.assert_close(goal, action.act(exact[:, None], k), atol=1e-4, rtol=1e-4)
+
+
+def clock(path, n: int = 12, things: int = 3, size: int = 16) -> str:
+    """Hands of a few lengths on a dial, with a mark beside the hand that tells left from right."""
+    grid = np.linspace(-1, 1, size)
+    images = []
+    for length in np.linspace(0.5, 0.9, things):
+        for a in 2 * np.pi * np.arange(n) / n:
+            at = [(r * length * np.cos(a), r * length * np.sin(a)) for r in (0.3, 0.6, 1)]
+            at.append((-0.6 * np.sin(a), 0.6 * np.cos(a)))
+            images.append(sum(np.exp(-((grid - x) ** 2 + (grid[:, None] - y) ** 2) / 0.02) for x, y in at).clip(0, 1))
+    np.savez(path, images=np.stack(images), things=np.repeat(np.arange(things), n), poses=np.tile(np.arange(n), things),
+             group=f"Z{n}")  # fmt: skip
+    return str(path)
+
+
+def test_a_turntable_goes_through_every_command(cli, tmp_path):
+    from PIL import Image
+
+    world = clock(tmp_path / "clock.npz")
+    done = cli("train", "--world", world, "--epochs", 3, "--batch-size", 64, "--out", tmp_path / "runs")
+    assert done.code == 0, done.err
+    assert "chosen for these images" in done.out
+    assert "36 images" in done.out
+    (result,) = (tmp_path / "runs").rglob("result.json")
+    run, found = result.parent, json.loads(result.read_text())
+    assert found["zero_shot_kind"] == "strict"
+    assert found["metrics"]["zero_shot"] >= 0.9  # by chance 1/12
+    assert (found["retrieval"]["things"], found["retrieval"]["held_out_things"]) == (3, 0)
+    again = cli("eval", run)
+    assert again.code == 0, again.err
+    assert "identical" in again.out
+    Image.fromarray((np.load(world)["images"][2] * 255).astype(np.uint8)).save(tmp_path / "two.png")
+    said = cli("predict", run, tmp_path / "two.png", "--action", "+3", "--out", tmp_path / "after.png")
+    assert said.code == 0, said.err
+    assert "thing 0, +2; +3 leads to thing 0, +5" in said.out
+    assert (tmp_path / "after.png").is_file()
+    assert "equivariance" in cli("inspect", run).out
+    assert cli("data", "show", world, "--out", tmp_path / "world.png").code == 0
+    assert "clock" in cli("report", tmp_path / "runs").out
+
+
+def test_a_run_on_views_that_was_cut_goes_on_bit_for_bit(tmp_path):
+    world = clock(tmp_path / "clock.npz", n=6, things=2)
+    knobs = {"world": world, "epochs": 2, "batch_size": 64, "quiet": True, "precision": "float32"}
+
+    class Cut(brojepa.Callback):
+        def step(self, training):
+            if training.epoch == 1 and training.step == 3:
+                raise KeyboardInterrupt
+
+    whole = brojepa.train(out=tmp_path / "whole", **knobs)
+    with pytest.raises(KeyboardInterrupt):
+        brojepa.train(out=tmp_path / "cut", callbacks=[Cut()], **knobs)
+    resumed = brojepa.train(out=tmp_path / "cut", **knobs)
+    one, other = (load_file(run.model_file) for run in (whole, resumed))
+    assert one.keys() == other.keys()
+    assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
