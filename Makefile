@@ -12,7 +12,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-PRESETS ?= mnist/fast torus/fast dihedral/fast
+PRESETS ?= mnist/fast rotation/fast torus/fast dihedral/fast
 
 .PHONY: train test test-slow test-faults test-slurm test-trackers check docs weights setup clean
 

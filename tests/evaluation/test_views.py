@@ -14,6 +14,7 @@ from brojepa.config import Config
 from brojepa.evaluation import ViewEvaluator
 from brojepa.groups import Cyclic, Dihedral, parse
 from brojepa.models.targets import OrbitMean
+from brojepa.worlds import views
 
 
 def latents_world(seed: int = 0, n: int = 8, things: int = 3):
@@ -128,7 +129,8 @@ def test_a_turntable_goes_through_every_command(cli, tmp_path):
     assert "clock" in cli("report", tmp_path / "runs").out
 
 
-def test_a_run_on_views_that_was_cut_goes_on_bit_for_bit(tmp_path):
+def test_a_run_on_views_that_was_cut_goes_on_bit_for_bit(tmp_path, monkeypatch):
+    monkeypatch.setattr(views, "EPOCH", 600)
     world = clock(tmp_path / "clock.npz", n=6, things=2)
     knobs = {"world": world, "epochs": 2, "batch_size": 64, "quiet": True, "precision": "float32"}
 

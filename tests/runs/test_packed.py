@@ -26,7 +26,7 @@ pack = runpy.run_path(str(ROOT / "tools" / "pack_weights.py"))["pack"]
 
 
 def test_the_package_has_weights_and_each_is_small():
-    assert {"mnist/fast", "torus/fast", "dihedral/fast"} <= set(PACKED)
+    assert {"mnist/fast", "rotation/fast", "torus/fast", "dihedral/fast"} <= set(PACKED)
     for name in PACKED:
         run = find.find(name)
         assert brojepa.PRESETS[name] == run.config
