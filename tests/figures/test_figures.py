@@ -24,7 +24,7 @@ from PIL import Image
 
 import brojepa
 from brojepa import training
-from brojepa.config import Config
+from brojepa.config import FIELDS, Config
 from brojepa.figures import FIGURES, MOST, Need, Spec, data, geometry, paper_runs, style
 from brojepa.figures.choose import Candidate, choose, fits, lacking
 from brojepa.figures.make import collect
@@ -225,7 +225,12 @@ NEEDS = {need.command: need for spec in FIGURES.values() for need in spec.needs.
 @pytest.mark.parametrize("command", NEEDS)
 def test_the_command_that_is_named_makes_the_run(command, cli, monkeypatch):
     asked: list[tuple[Any, int]] = []
-    monkeypatch.setattr(training, "train", lambda config, *, seed, **_: asked.append((config, seed)))
+
+    def train(name: str, *, seed: int, callbacks: Any, quiet: bool, **rest: Any) -> None:
+        knobs = {key: value for key, value in rest.items() if key in FIELDS}
+        asked.append((preset(name).replace(**knobs), seed))
+
+    monkeypatch.setattr(training, "train", train)
     program, *words = shlex.split(command)
     assert program == "brojepa"
     assert cli(*words).code == 0
