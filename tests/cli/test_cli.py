@@ -213,7 +213,7 @@ def test_run_directory_holds_what_is_promised(trained: tuple[Path, Outcome], dig
 def test_quiet_prints_nothing_and_json_prints_json(
     cli: Cli, trained: tuple[Path, Outcome], digits: Path, tmp_path: Path
 ) -> None:
-    words = ("train", "--world", digits, *SMALL, "--seed", 7)
+    words = ("train", "mnist/fast", "--world", digits, *SMALL, "--seed", 7)
     assert cli(*words, "--out", tmp_path / "quiet", "--quiet") == (0, "", "")
     done = cli(*words, "--out", tmp_path / "json", "--json")
     assert (done.code, done.err) == (0, "")

@@ -217,7 +217,7 @@ def test_full_disk_is_one_line_and_leaves_nothing_half(
 ) -> None:
     sizes = {path.name: path.stat().st_size for path in trained[0].rglob("*") if path.is_file()}
     assert sizes["model.safetensors"] < 1_200_000 < sizes["latest.safetensors"]
-    words = ("train", "--world", digits, *SMALL, "--seed", 7, "--out", tmp_path / "out", "--quiet")
+    words = ("train", "mnist/fast", "--world", digits, *SMALL, "--seed", 7, "--out", tmp_path / "out", "--quiet")
     if at.startswith("model"):  # as a process of its own once, for the exit code that the shell sees
         prelude = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit},) * 2)"
         line = one_line(brojepa_process(*words, prelude=prelude, env={"PYTHONDONTWRITEBYTECODE": "1"}), 1)

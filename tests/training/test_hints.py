@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import torch
 from helpers import model
-from small_runs import Listen
 
-from brojepa import Config, World, preset, train
+from brojepa import Callback, Config, World, preset, train
 from brojepa.config import parse
 from brojepa.groups import Cyclic
 from brojepa.training.hints import ENOUGH, hints, staleness
@@ -72,6 +71,18 @@ def test_a_short_run_is_told_how_long_to_go_on():
     assert "4 steps" in hint
 
 
+class Hear(Callback):
+    """Warnings and hints."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def warning(self, text: str) -> None:
+        self.said.append(text)
+
+    hint = warning
+
+
 class Digits:
     """Training on the digits of scikit-learn, 8 x 8 pixels."""
 
@@ -82,10 +93,10 @@ class Digits:
         self.place = place
 
     def __call__(self, **knobs) -> tuple[dict[str, Any], list[str]]:
-        ear = Listen()
+        ear = Hear()
         run = train("mnist/fast", world=self.world, out=self.place, callbacks=[ear], device="cpu",
                     **{"precision": "float32", **knobs})  # fmt: skip
-        return run.result["metrics"], ear.warnings
+        return run.result["metrics"], ear.said
 
 
 @pytest.fixture(scope="module")

@@ -383,7 +383,7 @@ def test_data_lists_checks_and_shows_a_folder(scans: Path, cli: Cli, tmp_path: P
 
 def test_states_keep_their_names(tmp_path: Path, cli: Cli) -> None:
     world = write(tmp_path / "fruit", "fig apple pear", count=20)
-    done = cli("train", "--world", world, *SMALL, "--out", tmp_path / "out")
+    done = cli("train", "mnist/fast", "--world", world, *SMALL, "--out", tmp_path / "out")
     assert done.code == 0, done.err
     assert "apple, fig, pear, and back to apple" in done.out
     (result,) = (tmp_path / "out").rglob("result.json")

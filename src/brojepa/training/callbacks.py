@@ -84,6 +84,9 @@ class Callback:
     def warning(self, text: str) -> None:
         """Something a user should know, in one line."""
 
+    def hint(self, text: str) -> None:
+        """What the run lacked and the flag that cures it, in one line; after the test split is measured."""
+
     def end(self, training: Progress, result: dict[str, Any]) -> None:
         """The run is done; `result` is its `result.json`."""
 
@@ -126,6 +129,10 @@ class Callbacks(Callback):
             callback.warning(text)
         if not takers:
             print(f"brojepa: warning: {text}", file=sys.stderr)
+
+    def hint(self, text: str) -> None:
+        for callback in self.callbacks:
+            callback.hint(text)
 
     def end(self, training: Progress, result: dict[str, Any]) -> None:
         for callback in self.callbacks:

@@ -124,6 +124,9 @@ class LiveTable(Callback):
     def warning(self, text: str) -> None:
         self.say(f"warning: {text}", "yellow")
 
+    def hint(self, text: str) -> None:
+        self.say(f"hint: {text}")
+
     def evaluate(self, training: Progress) -> None:
         text = f"evaluating on the test split{f', about {_about(self.evaluation)}' if self.evaluation >= 1 else ''}"
         self.evaluation_began = time.monotonic()

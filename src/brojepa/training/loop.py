@@ -357,7 +357,7 @@ class Training(Learner):
             spread = torch.linspace(0, len(self.train_split) - 1, min(SAMPLE, len(self.train_split))).long()
             stale = staleness(self.model, self.train_split.images[spread.to(self.placement.device)])
             for hint in hints(self.config, self.world.group, self.rows, result, self.steps, stale):
-                self.callbacks.warning(hint)
+                self.callbacks.hint(hint)
         self.callbacks.end(self, result)
 
 
