@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from brojepa.evaluation import equivariance
 from brojepa.evaluation.collapse import collapse_signs
 from brojepa.evaluation.evaluator import Evaluator, evaluator
 from brojepa.evaluation.knn import Neighbours
@@ -169,11 +170,12 @@ def evaluate(
         right = count_right(model, held, actions)
         total = torch.bincount(held.states, minlength=model.task.n)
         per_action = {k: int(count) / len(test) for k, count in zip(actions, right.sum(0), strict=True)}
+        seen, zero_shot = _mean(per_action, train_actions), _mean(per_action, test_actions)
         return {
             "metrics": {
                 "train": accuracy(model, fitted, train_actions),
-                "seen": _mean(per_action, train_actions),
-                "zero_shot": _mean(per_action, test_actions),
+                "seen": seen,
+                "zero_shot": zero_shot,
                 "rollout": rollout_accuracy(model, held, train_actions, test_actions),
                 "knn": knn_accuracy(model, held, bank(model, fitted, train_actions), test_actions, done),
             },
@@ -183,7 +185,22 @@ def evaluate(
                 "accuracy": (right.cpu().double() / total.cpu()[:, None]).tolist(),
             },
             "chance": 1 / model.task.n,
+            "equivariance": {
+                "error_ratio": equivariance.error_ratio(*(None if a is None else 1 - a for a in (seen, zero_shot))),
+                **_disentanglement(model, held),
+            },
         }
+
+
+def _disentanglement(model: Model, data: Latents) -> dict[str, Any]:
+    """D_LSBD of the states' mean latents, where states are the elements of the group."""
+    group, n = model.group, model.task.n
+    if group.order != n:
+        return {}
+    z = torch.zeros(n, data.z.shape[1], dtype=torch.float64)
+    z = z.index_add(0, data.states.cpu(), data.z.cpu().double()) / data.states.bincount(minlength=n).cpu()[:, None]
+    shown = z.isfinite().all(1)
+    return equivariance.d_lsbd(group, z[shown], group.elements[shown], torch.zeros(n, dtype=torch.long)[shown])
 
 
 def _mean(per_action: dict[Element, float], actions: Sequence[Element]) -> float | None:

@@ -2,7 +2,8 @@
 
 A thing is shown in a context pose g, the latent is acted on with k, and the nearest latent of the same thing in the
 candidate poses is found. The true pose is k g. Counted are whether the candidate nearest to the true pose is found
-first (hit@1), the mean of 1 / its rank (MRR), and how far the found pose is from the true one, in degrees.
+first (hit@1), the mean of 1 / its rank (MRR), and how far the found pose is from the true one, in degrees and by the
+prediction retrieval error (PRE).
 Pixels, turned by the computer instead of a model, are measured the same way: they are the ceiling.
 """
 
@@ -16,7 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from brojepa.evaluation.accuracy import evaluating
+from brojepa.evaluation import equivariance
+from brojepa.evaluation.accuracy import ROWS, evaluating
 from brojepa.evaluation.collapse import collapse_signs
 from brojepa.evaluation.evaluator import Evaluator, evaluator
 from brojepa.groups import Element
@@ -29,22 +31,25 @@ LATENTS = 2**21  # entries of the prediction-by-candidate matrix held at once
 @dataclass(frozen=True)
 class Ranks:
     """Of every thing in its context poses with every action: the rank of the true candidate, from 1, and the error:
-    [count, actions]."""
+    [count, actions]. `degrees` is what one of the error is of a turn; None where it is no turn."""
 
     rank: Tensor
     error: Tensor
+    degrees: float | None = None
 
     def summary(self, columns: list[int]) -> dict[str, float] | None:
         """Over some of the actions; None for none."""
         if not columns:
             return None
         rank, error = self.rank[:, columns].double(), self.error[:, columns]
+        turn = None if self.degrees is None else error * self.degrees
         return {
             "hit1": float((rank == 1).double().mean()),
             "hit5": float((rank <= 5).double().mean()),
             "mrr": float((1 / rank).mean()),
             "median_error": float(error.median()),
             "mean_error": float(error.double().mean()),
+            **({} if turn is None else {"pre": equivariance.retrieval_error(turn)}),
         }
 
 
@@ -104,7 +109,8 @@ def retrieve(
         ranks.append(rank)
         errors.append(error)
         done((i + 1) / len(things))
-    return Ranks(torch.cat(ranks).cpu(), torch.cat(errors).cpu())
+    degrees = equivariance.degrees_per_gap(group) if group.order is None else None
+    return Ranks(torch.cat(ranks).cpu(), torch.cat(errors).cpu(), degrees)
 
 
 def _again(thing: Split, count: int) -> Split:
@@ -157,12 +163,42 @@ class RetrievalEvaluator(Evaluator):
     def test(self, model: Model, train: Split) -> dict[str, Any]:
         with evaluating(model):
             measured = self._measure(model, self.world.test, 0, lambda share: self.done("model", share))
+            measured["equivariance"] = self._equivariance(model, train, measured["retrieval"])
         if self.test_actions and not self.world.views:
             pixels = ByPixels(self.world, model.device)
             things, done = self.world.test, lambda share: self.done("pixels", share)
             found = retrieve(pixels, self.world, things, self.test_actions, done=done)
             measured["retrieval"]["ceiling"] = found.summary(list(range(len(self.test_actions))))
         return measured
+
+    def _equivariance(self, model: Model, train: Split, found: dict[str, Any]) -> dict[str, Any]:
+        """Probes are fitted on training things in poses drawn at random, and read test things in others."""
+        group, generator = self.world.group, torch.Generator().manual_seed(0)
+        seen, unseen = (found[part] and found[part]["mean_error"] for part in ("seen", "zero_shot"))
+        result: dict[str, Any] = {"error_ratio": equivariance.error_ratio(seen, unseen)}
+        if equivariance.pose_targets(group, group.sample(1, generator)) is not None:
+            drawn = []
+            for things in (train, self.world.test):
+                rows = torch.randint(len(things), (equivariance.VIEWS,), generator=generator)
+                poses = group.sample(equivariance.VIEWS, generator)
+                drawn += [self._latents(model, things, rows, poses), poses]
+            result |= equivariance.probes(group, *drawn)
+        if group.periods is not None and not group.shape:
+            circle = torch.arange(equivariance.POSES) * group.periods[0] / equivariance.POSES
+            poses = group.elements if group.order is not None else circle.to(group.dtype)
+            count = min(len(self.world.test), equivariance.THINGS)
+            things, poses = torch.arange(count).repeat_interleave(len(poses)), poses.repeat(count)
+            z = self._latents(model, self.world.test, things, poses)
+            result |= equivariance.d_lsbd(group, z, poses, things)
+        return result
+
+    def _latents(self, model: Model, things: Split, rows: Tensor, poses: Tensor) -> Tensor:
+        """Latents of some things, each in a pose: [count, dim]."""
+        parts = []
+        for some, pose in zip(rows.split(ROWS), poses.split(ROWS), strict=True):
+            shown = things[some.to(things.states.device)].to(model.device)
+            parts.append(model.encode(self.world.show(shown, pose.to(model.device))))
+        return torch.cat(parts)
 
     def sample(self, model: Model, train: Split) -> dict[str, float]:
         expected = {}

@@ -18,7 +18,7 @@ from brojepa.runs.loading import load
 from brojepa.worlds import World, open_world
 from brojepa.worlds.sources import has_size
 
-MEASURED = ("metrics", "per_action", "by_state", "retrieval", "zero_shot_kind")
+MEASURED = ("metrics", "per_action", "by_state", "retrieval", "equivariance", "zero_shot_kind")
 """The parts of a result that evaluating a run again gives."""
 
 

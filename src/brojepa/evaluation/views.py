@@ -2,7 +2,8 @@
 
 From each view the action to each other is carried out on its latent, and the views of the thing are ranked by their
 distance to the result. Right is every view in the true pose. Counted are hit@1, hit@5, the mean of 1 / rank (MRR) and
-how far the pose that comes first is from the true one: steps of a cycle, degrees of a turn.
+how far the pose that comes first is from the true one: steps of a cycle, degrees of a turn, and the prediction
+retrieval error (PRE).
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from brojepa.evaluation.accuracy import evaluating
+from brojepa.evaluation import equivariance
+from brojepa.evaluation.accuracy import ROWS, evaluating
 from brojepa.evaluation.collapse import collapse_signs
 from brojepa.evaluation.evaluator import Evaluator, evaluator
 from brojepa.evaluation.retrieval import Ranks
@@ -49,7 +51,30 @@ class ViewEvaluator(Evaluator):
 
     def test(self, model: Model, train: Split) -> dict[str, Any]:
         with evaluating(model):
-            return self.measure(model, self.world.test, PAIRS)
+            measured = self.measure(model, self.world.test, PAIRS)
+            assert isinstance(train, Views)
+            return measured | {"equivariance": self._equivariance(model, train, measured["retrieval"])}
+
+    def _equivariance(self, model: Model, train: Views, found: dict[str, Any]) -> dict[str, Any]:
+        """Probes are fitted on views of training things and read those of test things; where these are the same, on
+        half of the views, and read the others. The poses of a recording start anew in every episode: no probe reads
+        them."""
+        world, generator = self.world, torch.Generator().manual_seed(0)
+        seen, unseen = (found[part] and found[part]["mean_error"] for part in ("seen", "zero_shot"))
+        result: dict[str, Any] = {"error_ratio": equivariance.error_ratio(seen, unseen)}
+        test = world.test.to(torch.device("cpu"))
+        if world.recorded is None:
+            order = torch.randperm(len(test), generator=generator)
+            fitted, measured = train.to(torch.device("cpu")), test[order[: equivariance.VIEWS]]
+            if world.held_out:
+                fitted = fitted[torch.randperm(len(fitted), generator=generator)[: equivariance.VIEWS]]
+            else:
+                half = len(test) // 2
+                fitted, measured = (test[part[: equivariance.VIEWS]] for part in (order[:half], order[half:]))
+            z, others = _latents(model, fitted), _latents(model, measured)
+            result |= equivariance.probes(world.group, z, fitted.poses, others, measured.poses)
+        orbits = test.of(test.states.unique()[: equivariance.THINGS])
+        return result | equivariance.d_lsbd(world.group, _latents(model, orbits), orbits.poses, orbits.states)
 
     def measure(self, model: Model, views: Views, most: int) -> dict[str, Any]:
         """On up to `most` pairs of views, what `test` measures."""
@@ -60,7 +85,7 @@ class ViewEvaluator(Evaluator):
         seen = steps == 1 if world.recorded is not None else world.trained(k, self.train_actions)
         still = group.distance(k, torch.as_tensor(group.identity, dtype=group.dtype).expand(k.shape)) <= SAME
         unseen = ~world.trained(k, self.train_actions) & ~still
-        ranks = Ranks(rank[:, None], error[:, None])
+        ranks = Ranks(rank[:, None], error[:, None], equivariance.degrees_per_gap(group))
         summaries = {"seen": _summary(ranks, seen), "zero_shot": _summary(ranks, unseen)}
         hits = {name: summary and summary["hit1"] for name, summary in summaries.items()}
         by_action = {}
@@ -87,9 +112,13 @@ class ViewEvaluator(Evaluator):
         }  # fmt: skip
 
 
+def _latents(model: Model, views: Views) -> Tensor:
+    return torch.cat([model.encode(images.to(model.device)) for images in views.images.split(ROWS)])
+
+
 def _summary(ranks: Ranks, rows: Tensor) -> dict[str, float] | None:
     some = rows.nonzero()[:, 0]
-    return Ranks(ranks.rank[some], ranks.error[some]).summary([0]) if len(some) else None
+    return Ranks(ranks.rank[some], ranks.error[some], ranks.degrees).summary([0]) if len(some) else None
 
 
 def measure_thing(model: Model, world: ViewWorld, views: Views, most: int) -> tuple[Tensor, ...]:

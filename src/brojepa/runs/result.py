@@ -48,8 +48,9 @@ def accuracies(result: dict[str, Any]) -> list[str]:
             mrr, median, mean = (found[name][key] for key in ("mrr", "median_error", "mean_error"))
             five = f"hit@5 {found[name]['hit5']:.4f}, " if "hit5" in found[name] else ""
             where = f"{'pixels' if name == 'ceiling' else name.replace('_', '-'):<10}"
+            pre = f", PRE {found[name]['pre']:.4f}" if "pre" in found[name] else ""
             lines.append(
-                f"  {where} {five}MRR {mrr:.4f}, error of the pose found: median {median:.4g}, mean {mean:.4g}"
+                f"  {where} {five}MRR {mrr:.4f}, error of the pose found: median {median:.4g}, mean {mean:.4g}{pre}"
             )
     if found.get("by_steps"):
         hits = " ".join(f"{steps}: {row['hit1']:.3f}" for steps, row in found["by_steps"].items())
