@@ -14,6 +14,8 @@ from brojepa.evaluation import equivariance, evaluator
 from brojepa.evaluation.retrieval import Ranks
 from brojepa.groups import SO3, parse
 from brojepa.models import Task
+from brojepa.models.actions import BlockAction
+from brojepa.runs import Result
 from brojepa.worlds import derived
 
 
@@ -179,7 +181,44 @@ def test_the_ratio_of_errors_is_none_where_there_is_none():
     assert equivariance.error_ratio(0.5, None) is None
 
 
+@pytest.mark.parametrize("group", ["Z10", "Z5xZ7", "SO2", "D4", "SO3"])
+def test_the_models_own_action_leaves_nothing_where_latents_move_as_it_says(group):
+    law = parse(group)
+    model = helpers.model(
+        Task(0, (1, 8, 8), (0.3,), (0.4,), law), train_actions=law.example.split(","), target="sampled"
+    )
+    action = model.eval().action
+    assert isinstance(action, BlockAction)
+    poses, generator = equivariance.around(law), torch.Generator().manual_seed(0)
+    start = torch.randn(2, 8, generator=generator)
+    with torch.no_grad():
+        exact = torch.cat([model.act(z.expand(len(poses), -1), poses) for z in start])
+        noisy = exact + 0.5 * torch.randn(exact.shape, generator=generator)
+        things = torch.arange(2).repeat_interleave(len(poses))
+        both = torch.cat((poses, poses))
+        # the mean over a whole group is what the group leaves in place
+        assert (equivariance.left_by_action(model, exact, both, things) or 0) < (1e-9 if group != "SO3" else 0.05)
+        left = []
+        for thing in range(2):
+            z = noisy[things == thing].double().numpy()
+            centred = z - z.mean(0)
+            pairs = zip(poses, centred, strict=True)
+            back = np.stack([np.linalg.inv(action.matrix(g).numpy()) @ row for g, row in pairs])
+            left.append(((back - back.mean(0)) ** 2).sum() / (centred**2).sum())
+        assert equivariance.left_by_action(model, noisy, both, things) == pytest.approx(np.mean(left), rel=1e-4)
+        assert equivariance.left_by_action(model, noisy * math.nan, both, things) is None
+
+
 # In results
+
+
+def test_the_result_says_what_was_measured_and_nothing_of_what_was_not():
+    result = {"metrics": {"seen": 0.5}, "equivariance": {"d_lsbd": None, "r2_linear": 0.25, "error_ratio": 1.5}}
+    text = repr(Result(result))
+    assert "R2 of the pose 0.250" in text
+    assert "1.5 times" in text
+    assert "LSBD" not in text
+    assert "(" not in repr(Result({"metrics": {"seen": 0.5}})).rpartition("\n")[2].partition("test images")[0]
 
 
 def test_a_labelled_world_has_d_lsbd_of_its_states_and_the_ratio_of_its_errors():
@@ -224,7 +263,7 @@ def test_views_have_probes_on_other_views_and_d_lsbd_of_their_things():
     assert 0 < retrieval["zero_shot"]["pre"] < 1
 
 
-def test_things_turned_by_the_computer_have_all_and_flips_have_the_ratio_alone():
+def test_things_turned_by_the_computer_have_all_and_flips_what_needs_no_circle():
     base = helpers.blobs(n=4, count=12, size=8)
     world = derived.rotation("a", lambda name: base)
     assert isinstance(world, PoseWorld)
@@ -233,7 +272,7 @@ def test_things_turned_by_the_computer_have_all_and_flips_have_the_ratio_alone()
     measured = evaluator(world, (10.0, -10.0), (40.0, 90.0)).test(model, world.train)
     assert torch.equal(torch.get_rng_state(), state)
     found = measured["equivariance"]
-    assert found.keys() == {"error_ratio", "r2_linear", "r2_two_layer", "d_lsbd", "frequencies"}
+    assert found.keys() == {"error_ratio", "r2_linear", "r2_two_layer", "d_lsbd", "frequencies", "d_lsbd_of_action"}
     shown = []
     for i in range(len(world.test)):
         thing = world.test[torch.full((equivariance.POSES,), i)]
@@ -243,5 +282,6 @@ def test_things_turned_by_the_computer_have_all_and_flips_have_the_ratio_alone()
     flips = derived.dihedral("a", lambda name: base)
     model = helpers.model(Task.of(flips), train_actions=("r",), target="sampled").eval()
     measured = evaluator(flips, flips.actions[:1], flips.actions[1:]).test(model, flips.train)
-    assert measured["equivariance"].keys() == {"error_ratio"}
+    assert measured["equivariance"]["d_lsbd"] is None
+    assert 0 < measured["equivariance"]["d_lsbd_of_action"] <= 1
     assert "pre" not in measured["retrieval"]["seen"]

@@ -13,13 +13,16 @@ import torch
 from torch import Tensor
 
 from brojepa.groups import SO3, Group, Product
+from brojepa.models import Model
+from brojepa.models.actions import BlockAction
 
-VIEWS = 2000  # latents that a probe is fitted on, and as many that it is measured on
-THINGS, POSES = 50, 36  # things, and poses of a circle, that D_LSBD is measured on
+VIEWS = 3000  # latents that a probe is fitted on, and as many that it is measured on
+THINGS, POSES = 50, 36  # things, and poses of a continuous group, that D_LSBD is measured on
+ORBIT = 500  # views of a thing that it looks at, where there are more
 FREQUENCY = 10  # the highest that D_LSBD tries
 FEWEST = 8  # poses of a circle that are enough to tell its centre
-HIDDEN, STEPS, RATE = 128, 200, 1e-2  # of the two-layer probe
-RIDGE = 1e-3  # of the linear probe, as a share of the latents' mean variance
+HIDDEN, STEPS, BATCH, RATE = 128, 240, 256, 3e-3  # of the two-layer probe
+RIDGE = 1e-3  # of both probes, as a share of the latents' mean variance
 
 
 def pose_targets(group: Group, poses: Tensor) -> Tensor | None:
@@ -41,7 +44,7 @@ def angles(group: Group, poses: Tensor) -> Tensor:
 
 
 def r2(predicted: Tensor, true: Tensor) -> float | None:
-    """The share of the targets' variance that is predicted, averaged over targets. Those that never vary do not count."""
+    """The share of the variance that is predicted, averaged over targets. Those that never vary do not count."""
     off, around = (predicted - true).square().sum(0), (true - true.mean(0)).square().sum(0)
     varies = around > 1e-9 * len(true)
     return float((1 - off[varies] / around[varies]).mean()) if bool(varies.any()) else None
@@ -58,24 +61,30 @@ def linear_probe(z: Tensor, targets: Tensor, others: Tensor) -> Tensor:
 
 
 def two_layer_probe(z: Tensor, targets: Tensor, others: Tensor, seed: int = 0) -> Tensor:
-    """The same by HIDDEN rectified units between two layers, trained by Adam on all latents at once."""
+    """The same by HIDDEN rectified units between two layers, trained by Adam on whitened latents: what tells the pose
+    need not be what varies most."""
     generator = torch.Generator().manual_seed(seed)
-    centre, spread = z.mean(0), z.std(0).clamp(min=1e-9)
-    x, y = ((part - centre).div(spread).float() for part in (z, others))
+    centre = z.mean(0)
+    values, vectors = torch.linalg.eigh((z - centre).T @ (z - centre) / len(z))
+    whiten = vectors / (values.clamp(min=0) + RIDGE * values.mean() + 1e-12).sqrt()
+    x, y = (((part - centre) @ whiten).float() for part in (z, others))
     wanted = targets.float()
     sizes = ((x.shape[1], HIDDEN), (HIDDEN, targets.shape[1]))
     layers = [torch.randn(size, generator=generator) * (2 / size[0]) ** 0.5 for size in sizes]
     layers += [torch.zeros(size[1]) for size in sizes]
+    batches = -(-len(x) // BATCH)
+    epochs = -(-STEPS // batches)
     with torch.enable_grad():
         first, second, shift, level = layers = [layer.requires_grad_() for layer in layers]
         adam = torch.optim.Adam(layers, RATE)
-        decay = torch.optim.lr_scheduler.CosineAnnealingLR(adam, STEPS)
-        for _ in range(STEPS):
-            adam.zero_grad()
-            read = torch.addmm(shift, x, first).relu() @ second + level
-            (read - wanted).square().mean().backward()
-            adam.step()
-            decay.step()
+        decay = torch.optim.lr_scheduler.CosineAnnealingLR(adam, epochs * batches)
+        for _ in range(epochs):
+            for rows in torch.randperm(len(x), generator=generator).split(BATCH):
+                adam.zero_grad()
+                read = torch.addmm(shift, x[rows], first).relu() @ second + level
+                (read - wanted[rows]).square().mean().backward()
+                adam.step()
+                decay.step()
     with torch.no_grad():
         return (torch.addmm(shift, y, first).relu() @ second + level).double()
 
@@ -89,6 +98,23 @@ def probes(group: Group, z: Tensor, poses: Tensor, others: Tensor, other_poses: 
     if fitted is None or measured is None or not finite or min(len(z), len(others)) < 2:
         return dict.fromkeys(names)
     return {name: r2(probe(z, fitted, others), measured) for name, probe in names.items()}
+
+
+def around(group: Group) -> Tensor:
+    """Poses spread evenly over a group, [count, ...]: all of a finite one, else POSES."""
+    if group.order is not None:
+        return group.elements
+    if isinstance(group, SO3):
+        return group.grid(POSES)
+    if group.periods is not None and not group.shape:
+        return (torch.arange(POSES) * group.periods[0] / POSES).to(group.dtype)
+    return group.sample(POSES, torch.Generator().manual_seed(0))
+
+
+def disentanglement(model: Model, z: Tensor, poses: Tensor, things: Tensor) -> dict[str, Any]:
+    """`d_lsbd`, and the same with the model's own representation."""
+    own = left_by_action(model, z, poses, things)
+    return {**d_lsbd(model.group, z, poses, things), "d_lsbd_of_action": own}
 
 
 def d_lsbd(group: Group, z: Tensor, poses: Tensor, things: Tensor) -> dict[str, Any]:
@@ -141,6 +167,28 @@ def _turned_back(z: Tensor, turns: Tensor, factor: int, enough: int, tries: Tens
     turn = torch.exp(1j * tries[:, None] * angle)  # a plane has no front: it may turn either way
     back = torch.stack((turn @ points, turn.conj() @ points)) / len(points)
     return points.abs().square().mean() - back.abs().square().amax(0)
+
+
+def left_by_action(model: Model, z: Tensor, poses: Tensor, things: Tensor) -> float | None:
+    """The same with the model's own representation, of any group, on the whole latent in place of a plane.
+
+    Of each thing, latents less their mean are acted on with the inverse of their pose; what is left of their variance,
+    0 to 1, is averaged over things. None where the action is no orthogonal representation.
+    """
+    action, group = model.action, model.group
+    if not isinstance(action, BlockAction) or not bool(z.isfinite().all()):
+        return None
+    z, poses, things = z.float().to(model.device), poses.to(model.device), things.to(model.device)
+    left = []
+    for thing in things.unique():
+        rows = (things == thing).nonzero()[:, 0]
+        if len(rows) < 2:
+            continue
+        centred = z[rows] - z[rows].mean(0)
+        back = model.act(centred, group.canonical(group.inverse(poses[rows]))).cpu().double()
+        around = centred.cpu().double().square().sum()
+        left.append(float((back - back.mean(0)).square().sum() / around) if around > 0 else 1.0)
+    return math.fsum(left) / len(left) if left else None
 
 
 def degrees_per_gap(group: Group) -> float | None:

@@ -183,13 +183,12 @@ class RetrievalEvaluator(Evaluator):
                 poses = group.sample(equivariance.VIEWS, generator)
                 drawn += [self._latents(model, things, rows, poses), poses]
             result |= equivariance.probes(group, *drawn)
-        if group.periods is not None and not group.shape:
-            circle = torch.arange(equivariance.POSES) * group.periods[0] / equivariance.POSES
-            poses = group.elements if group.order is not None else circle.to(group.dtype)
-            count = min(len(self.world.test), equivariance.THINGS)
-            things, poses = torch.arange(count).repeat_interleave(len(poses)), poses.repeat(count)
-            z = self._latents(model, self.world.test, things, poses)
-            result |= equivariance.d_lsbd(group, z, poses, things)
+        count = min(len(self.world.test), equivariance.THINGS)
+        poses = equivariance.around(group)
+        things, poses = torch.arange(count).repeat_interleave(len(poses)), torch.cat([poses] * count)
+        result |= equivariance.disentanglement(
+            model, self._latents(model, self.world.test, things, poses), poses, things
+        )
         return result
 
     def _latents(self, model: Model, things: Split, rows: Tensor, poses: Tensor) -> Tensor:

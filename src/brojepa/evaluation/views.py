@@ -73,8 +73,8 @@ class ViewEvaluator(Evaluator):
                 fitted, measured = (test[part[: equivariance.VIEWS]] for part in (order[:half], order[half:]))
             z, others = _latents(model, fitted), _latents(model, measured)
             result |= equivariance.probes(world.group, z, fitted.poses, others, measured.poses)
-        orbits = test.of(test.states.unique()[: equivariance.THINGS])
-        return result | equivariance.d_lsbd(world.group, _latents(model, orbits), orbits.poses, orbits.states)
+        orbits = test[_some_orbits(test.states)]
+        return result | equivariance.disentanglement(model, _latents(model, orbits), orbits.poses, orbits.states)
 
     def measure(self, model: Model, views: Views, most: int) -> dict[str, Any]:
         """On up to `most` pairs of views, what `test` measures."""
@@ -114,6 +114,18 @@ class ViewEvaluator(Evaluator):
 
 def _latents(model: Model, views: Views) -> Tensor:
     return torch.cat([model.encode(images.to(model.device)) for images in views.images.split(ROWS)])
+
+
+def _some_orbits(things: Tensor) -> Tensor:
+    """Rows of the first things, with views of each spread over all that there are, as many as are soon encoded."""
+    rows = torch.arange(0)
+    for thing in things.unique()[: equivariance.THINGS]:
+        each = (things == thing).nonzero()[:, 0]
+        spread = torch.linspace(0, len(each) - 1, min(len(each), equivariance.ORBIT)).round().long()
+        rows = torch.cat((rows, each[spread]))
+        if len(rows) >= equivariance.VIEWS:
+            break
+    return rows
 
 
 def _summary(ranks: Ranks, rows: Tensor) -> dict[str, float] | None:

@@ -35,7 +35,23 @@ def accuracies(result: dict[str, Any]) -> list[str]:
     rows = [(name.replace("_", "-"), value, notes.get(name, "")) for name, value in result["metrics"].items()]
     rows.append(("chance", result.get("chance"), ""))
     lines = [f"  {name:<10} {value:.4f}  {note}".rstrip() for name, value, note in rows if value is not None]
-    found = result.get("retrieval")
+    return [*lines, *_retrieval(result.get("retrieval") or {}), *_equivariance(result.get("equivariance") or {})]
+
+
+def _equivariance(found: dict[str, Any]) -> list[str]:
+    """How much latents tell of the pose, whether they turn with it, and what it costs that an action was held out."""
+    words = {
+        "r2_linear": "R2 of the pose {:.3f} by a line", "r2_two_layer": "{:.3f} by two layers",
+        "d_lsbd": "D_LSBD {:.4f}", "d_lsbd_of_action": "{:.4f} by the model's own action",
+        "error_ratio": "held-out actions err {:.3g} times as much",
+    }  # fmt: skip
+    known = [text.format(found[name]) for name, text in words.items() if found.get(name) is not None]
+    return [f"  ({', '.join(known)})"] if known else []
+
+
+def _retrieval(found: dict[str, Any]) -> list[str]:
+    """In a world of poses: what was found, and how far off."""
+    lines: list[str] = []
     if not found:
         return lines
     if "candidates" in found:
