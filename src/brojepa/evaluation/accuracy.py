@@ -253,5 +253,5 @@ def _timed(work: Callable[[], Latents]) -> tuple[Latents, float]:
     work()
     begun = time.perf_counter()
     done = work()
-    done.z.sum().item(), done.states.sum().item()  # waits for the device
+    _ = done.z.sum().item(), done.states.sum().item()  # waits for the device
     return done, time.perf_counter() - begun
