@@ -42,7 +42,7 @@ def _equivariance(found: dict[str, Any]) -> list[str]:
     """How much latents tell of the pose, whether they turn with it, and what it costs that an action was held out."""
     words = {
         "r2_linear": "R2 of the pose {:.3f} by a line", "r2_two_layer": "{:.3f} by two layers",
-        "d_lsbd": "D_LSBD {:.4f}", "d_lsbd_of_action": "{:.4f} by the model's own action",
+        "d_lsbd": "D_LSBD {:.4f}", "d_lsbd_of_action": "variance left by the model's action {:.4f}",
         "error_ratio": "held-out actions err {:.3g} times as much",
     }  # fmt: skip
     known = [text.format(found[name]) for name, text in words.items() if found.get(name) is not None]
