@@ -11,7 +11,7 @@ import torch
 from helpers import blobs
 
 from brojepa.worlds import World, open_world
-from brojepa.worlds.facts import facts, first_of_each, harmless, recipe_for, shifted, told_apart, warped
+from brojepa.worlds.facts import chooser, facts, first_of_each, harmless, shifted, told_apart, warped
 
 
 def open_own(place: Path, name: str) -> World:
@@ -23,7 +23,7 @@ def test_a_shift_is_given_up_where_the_place_is_the_state(tmp_path):
     found = facts(world)
     assert found.shift == 0
     assert found.warp == 0.1
-    assert recipe_for(world)[0].shift == 0
+    assert chooser(world)({})[0].shift == 0
 
 
 def test_a_turn_is_given_up_where_the_angle_is_the_state(tmp_path):

@@ -359,7 +359,8 @@ TORUS, FLIPPED, SMALL = ["--world", "torus:TINY,TINY"], ["--world", "dihedral:TI
         (["mnist/bro-mlp-mfr-fixed", *SMALL, "--irreps", "32 of 1"], "write copies x name"),
         (["mnist/bro-mlp-mfr-fixed", *SMALL, "--irreps", "32x7"], "unknown irreducible representation of Z10"),
         (["mnist/bro-mlp-mfr-fixed", *SMALL, "--walk", "3"], "--walk 3 is for worlds of poses"),
-        (["rotation/fast", "--walk", "3"], "--walk 3 draws one action per step: leave out --every-action"),
+        (["dihedral/fast", "--walk", "3"], "--walk 3 draws one action per step: leave out --every-action"),
+        (["rotation/fast", "--walk", "3"], "--walk 3 is for --target sampled"),
     ],
 )
 def test_what_a_world_cannot_do_is_refused_in_one_line(cli, tiny, digits, tmp_path, words, message):
