@@ -139,6 +139,20 @@ def _look_up(predicted: Tensor, true: Tensor, shown: Tensor, candidates: Tensor,
     return torch.cat(ranks).view(contexts, actions), torch.cat(errors).view(contexts, actions)
 
 
+def validation(model: Model, batch: Batch, found: dict[str, Any]) -> dict[str, Any]:
+    """The numbers of an epoch, from a batch of transitions and what retrieval found."""
+    z = z_target = model.encode(batch.images)
+    if batch.targets is not None:
+        z_target = model.target_latents(batch.targets).unflatten(0, batch.next_states.shape)
+    return {
+        "validation_loss": float(model.validate(z, z_target, batch)),
+        "seen": found["metrics"]["seen"],
+        "zero_shot": found["metrics"]["zero_shot"],
+        "median_error": (found["retrieval"]["zero_shot"] or {}).get("median_error"),
+        **collapse_signs(z),
+    }
+
+
 @evaluator.register(PoseWorld)
 class RetrievalEvaluator(Evaluator):
     """How a world of poses is measured: is the pose that the action leads to found among candidates?"""
@@ -146,19 +160,8 @@ class RetrievalEvaluator(Evaluator):
     VALIDATED = 40  # things
 
     def validate(self, model: Model, held: Split, batch: Batch) -> dict[str, Any]:
-        z = model.encode(batch.images)
-        z_target = z
-        if batch.targets is not None:
-            z_target = model.target_latents(batch.targets).unflatten(0, batch.next_states.shape)
         things = held[torch.arange(min(len(held), self.VALIDATED))]
-        found = self._measure(model, things, seed=1)
-        return {
-            "validation_loss": float(model.validate(z, z_target, batch)),
-            "seen": found["metrics"]["seen"],
-            "zero_shot": found["metrics"]["zero_shot"],
-            "median_error": (found["retrieval"]["zero_shot"] or {}).get("median_error"),
-            **collapse_signs(z),
-        }
+        return validation(model, batch, self._measure(model, things, seed=1))
 
     def test(self, model: Model, train: Split) -> dict[str, Any]:
         with evaluating(model):

@@ -74,7 +74,7 @@ def evaluate_run(
         device: "auto", "cpu", "cuda" or "mps".
         world: a world in memory.
         trust: import the own code that the run names.
-        threads: compute with so many; without it, with as many as the run began with.
+        threads: compute with this many; without it, with as many as the run began with.
         listener: told now and then which share is done, 0 to 1.
     """
     run = find(path)

@@ -15,9 +15,8 @@ from torch import Tensor
 
 from brojepa.evaluation import equivariance
 from brojepa.evaluation.accuracy import ROWS, evaluating
-from brojepa.evaluation.collapse import collapse_signs
 from brojepa.evaluation.evaluator import Evaluator, evaluator
-from brojepa.evaluation.retrieval import Ranks
+from brojepa.evaluation.retrieval import Ranks, validation
 from brojepa.groups.group import SAME
 from brojepa.models import Model
 from brojepa.worlds import Batch, Split, Views, ViewWorld
@@ -35,19 +34,8 @@ class ViewEvaluator(Evaluator):
     world: ViewWorld
 
     def validate(self, model: Model, held: Split, batch: Batch) -> dict[str, Any]:
-        z = model.encode(batch.images)
-        z_target = z
-        if batch.targets is not None:
-            z_target = model.target_latents(batch.targets).unflatten(0, batch.next_states.shape)
         assert isinstance(held, Views)
-        found = self.measure(model, held, VALIDATED)
-        return {
-            "validation_loss": float(model.validate(z, z_target, batch)),
-            "seen": found["metrics"]["seen"],
-            "zero_shot": found["metrics"]["zero_shot"],
-            "median_error": (found["retrieval"]["zero_shot"] or {}).get("median_error"),
-            **collapse_signs(z),
-        }
+        return validation(model, batch, self.measure(model, held, VALIDATED))
 
     def test(self, model: Model, train: Split) -> dict[str, Any]:
         with evaluating(model):

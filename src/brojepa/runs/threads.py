@@ -51,7 +51,7 @@ def choose(asked: int | None, environment: dict[str, Any]) -> tuple[int, str]:
 
 @contextlib.contextmanager
 def computing_with(number: int) -> Iterator[None]:
-    """Torch computes with so many threads meanwhile."""
+    """Torch computes with this many threads meanwhile."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:
@@ -61,7 +61,7 @@ def computing_with(number: int) -> Iterator[None]:
 
 
 def set_threads(number: int | None) -> None:
-    """This process and those it starts compute with so many threads; None changes nothing."""
+    """This process and those it starts compute with this many threads; None changes nothing."""
     if number is not None:
         os.environ["OMP_NUM_THREADS"] = str(number)
         torch.set_num_threads(number)

@@ -52,7 +52,7 @@ def train(
         callbacks: who is told of the run while it trains; `LiveTable`, which shows progress, need not be named.
         name: the preset that a config came from; where nothing was changed it names the run.
         world: a world in memory, or the name or path of one, in place of the config's.
-        threads: compute with so many; without it, with as many as the run began with, or as torch has.
+        threads: compute with this many; without it, with as many as the run began with, or as torch has.
         quiet: show nothing but warnings.
         track: trackers that are told of the run: "tensorboard", "wandb", "trackio", or several.
         **knobs: values of the config to change: `train("mnist/fast", epochs=3)`.
