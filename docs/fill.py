@@ -81,7 +81,7 @@ def cycles(runs: Runs) -> str:
 def own() -> str:
     """Runs of the recipe for own images, a row per config, by the name of its world."""
     rows = [
-        "| world | states | images | run | seeds | seen | zero-shot | epochs x repeat |",
+        "| world | states or group | images | run | seeds | seen | zero-shot | epochs x repeat |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for folder in sorted({file.parent.parent for file in RESULTS.rglob("result.json")}):
@@ -97,7 +97,7 @@ def own() -> str:
         seeds = ", ".join(str(result["seed"]) for _, result in sorted(runs, key=lambda run: run[1]["seed"]))
         length = f"{config['epochs']} x {config['repeat']}"
         count = f"{facts['images']['train']:,}"
-        cells = (folder.parent.name, facts["states"], count, kind, seeds, seen, zero_shot, length)
+        cells = (folder.parent.name, facts["states"] or facts["group"], count, kind, seeds, seen, zero_shot, length)
         rows.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(rows) + "\n"
 

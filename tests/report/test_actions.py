@@ -100,5 +100,7 @@ def test_the_committed_results_have_accuracies_per_action() -> None:
     assert trained["pose", "pose/fast", PRESETS["pose/fast"].hash] == set(PRESETS["pose/fast"].train_actions)
     assert trained["dihedral", "dihedral/fast", PRESETS["dihedral/fast"].hash] == {"r", "r3", "s"}
     assert trained["rotation", "rotation/fast", PRESETS["rotation/fast"].hash] == {"-10", "+10"}
-    assert len(trained) == len({(row["world"], row["row"], row["config_hash"]) for row in view.rows()})
+    every = {(row["world"], row["row"], row["config_hash"]) for row in view.rows()}
+    recordings = {key for key in every if key[0] == "steps"}  # their config says "recorded", not which actions
+    assert trained.keys() == every - recordings
     assert view.markdown()
