@@ -538,7 +538,7 @@ def attempt(surroundings: Surroundings, words: list[Any]) -> str:
 def fuzz(
     place: Path, inputs: int, start: int = 0, only: str | None = None, say: Callable[[str], None] = print
 ) -> list[str]:
-    """Try so many inputs; what went wrong, a line each."""
+    """Try this many inputs; what went wrong, one line per input."""
     surroundings, wrong = Surroundings(place), []
     total = sum(weight for weight, _ in TARGETS.values())
     before = Path.cwd()

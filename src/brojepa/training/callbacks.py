@@ -23,7 +23,7 @@ class Progress(Protocol):
     why: what the recipe for own images chose and why, in one line; empty where none did.
     world, transitions, model, placement: what is learned, what is drawn from it, by what, and where that computes.
     train_actions, test_actions: the actions trained on and held out.
-    epoch, step: epochs finished, and steps taken in this one; `steps` make an epoch, `batch_size` images a step.
+    epoch, step: epochs finished, and steps taken in this one; `steps` make an epoch, `batch_size` images make a step.
     loss: the mean loss of this epoch so far, None before its first step; reading it waits for the device.
     evaluation_seconds: about how long evaluation will take, by a small piece of it; 0 where that is not known.
     callbacks: all who listen, as one; `callbacks.warning` tells them something.

@@ -11,7 +11,7 @@ COPIES = 2  # of the images at once, while they are checked and split
 
 
 def check(path: Path, size: int) -> None:
-    """An error if an array of so many bytes, read from a path, would not fit."""
+    """An error if an array of this many bytes, read from a path, would not fit."""
     free = available()
     if free is not None and COPIES * size > free:
         need, have = (f"{number / 1e9:,.1f} GB" for number in (COPIES * size, free))

@@ -44,7 +44,7 @@ class Facts:
 
 
 def augmentation(images: int, shape: tuple[int, int, int]) -> tuple[int, float]:
-    """The shift in pixels and the warp that so many images could do with, if neither confuses states."""
+    """The shift in pixels and the warp that suit this many images, if neither confuses states."""
     few, side = images < PLENTY, min(shape[1:])
     return max(int(side >= 8), side // (14 if few else 28)), 0.1 if few else 0.0
 
