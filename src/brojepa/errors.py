@@ -37,14 +37,43 @@ class Interrupted(BrojepaError):
     exit_code = 130
 
 
+SHOWN = 8  # names that are offered at most
+
+
 def unknown(kind: str, given: str, allowed: Iterable[str]) -> RequestError:
     """The error for a name that does not exist, with the nearest names that do."""
     allowed = list(allowed)
-    near = difflib.get_close_matches(given, allowed, n=3, cutoff=0.5)
-    if near:
-        hint = f"did you mean {' or '.join(near)}?"
+    if near := nearest(given, allowed):
+        hint = f"did you mean {either(near)}?"
     elif len(allowed) <= 12:
         hint = f"choose from {', '.join(allowed)}"
     else:
         hint = f"choose from {', '.join(allowed[:6])} and {len(allowed) - 6} more"
     return RequestError(f"unknown {kind} {given!r}: {hint}")
+
+
+def either(names: list[str]) -> str:
+    """Names to choose from: a, b or c."""
+    return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def nearest(given: str, allowed: Iterable[str]) -> list[str]:
+    """Names that a mistyped one may stand for, likeliest first. A name with a slash is looked up by both halves.
+
+    >>> nearest("fast", ["mnist/fast", "mnist/best", "torus/fast"])
+    ['mnist/fast', 'torus/fast']
+    >>> nearest("mnist/bro", ["mnist/bro-mlp", "emnist/bro-mlp", "mnist/jepa-mlp"])
+    ['mnist/bro-mlp']
+    """
+    allowed = list(allowed)
+    halved = [name for name in allowed if "/" in name]
+    if given and halved:
+        begun = [name for name in halved if name.startswith(given)] if "/" in given else []
+        half = [name for name in halved if given in name.split("/", 1)] if "/" not in given else []
+        if found := begun or half:
+            return found[:SHOWN]
+    near = difflib.get_close_matches(given, allowed, n=3, cutoff=0.5)
+    if "/" not in given:
+        wanted = difflib.get_close_matches(given, {half for name in halved for half in name.split("/", 1)}, 1, 0.7)
+        near = near or [name for name in halved if set(wanted) & set(name.split("/", 1))][:3]
+    return near

@@ -146,9 +146,47 @@ AUTO = "own/auto"
 """Where the recipe for own images starts; `recipes.recipe` chooses the rest by their number, states and size."""
 
 
+PHRASES = {
+    "mnist/fast": "digits, small CNN, learned angles: the recommended model, about a minute on two cores",
+    "mnist/best": "the same with more epochs, more augmentation and test-time augmentation: the most accurate",
+    "emnist/fast": "letters: the recipe of mnist/fast for 26 states",
+    "pairs/fast": "two digits as one number from 0 to 99",
+    "own/auto": "your own images: the recipe that is fitted to their number, size and states",
+    "torus/fast": "two digits side by side, each with its own actions",
+    "rotation/fast": "digits turned by any angle: SO(2)",
+    "dihedral/fast": "digits turned by quarters and flipped: D4",
+    "pose/fast": "objects turned in space: SO(3)",
+    "torus/additive": "baseline of torus/fast: an MLP on an embedding of the action",
+    "rotation/additive": "baseline of rotation/fast: an MLP on an embedding of the action",
+    "dihedral/additive": "baseline of dihedral/fast: an MLP on an embedding of the action",
+    "pose/additive": "baseline of pose/fast: an MLP on an embedding of the action",
+}
+_WORDS = {
+    "supervised": "supervised", "jepa": "JEPA", "bro": "BRo-JEPA", "mlp": "MLP", "resnet18": "ResNet-18",
+    "sfr": "one frequency", "mfr": "many frequencies", "fixed": "fixed angles", "learned": "learned angles",
+    "consistency": "composition consistency",
+}  # fmt: skip
+
+
+def phrase(name: str) -> str:
+    """What a preset is, in a few words; a row of the paper's tables says it by its name.
+
+    >>> phrase("mnist/bro-mlp-mfr-fixed")
+    'BRo-JEPA, MLP, many frequencies, fixed angles'
+    """
+    row = name.partition("/")[2].split("-")
+    additive = ["additive embedding"] if len(row) == 2 or "consistency" in row else []
+    return PHRASES.get(name) or ", ".join([_WORDS[word] for word in row[:2]] + additive + [_WORDS[w] for w in row[2:]])
+
+
+def likeliest() -> list[str]:
+    """Every preset, ours first: the order in which a mistyped name is compared with them."""
+    return list(dict.fromkeys([*PHRASES, *PRESETS]))
+
+
 def preset(name: str) -> Config:
     if name not in PRESETS:
-        raise unknown("preset", name, PRESETS)
+        raise unknown("preset", name, likeliest())
     return PRESETS[name]
 
 

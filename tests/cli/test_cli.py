@@ -19,7 +19,8 @@ from helpers import ROOT
 
 from brojepa import config as knobs
 from brojepa.cli import COMMANDS
-from brojepa.presets import PRESETS
+from brojepa.cli.parser import COMMON
+from brojepa.presets import PHRASES, PRESETS, phrase
 from brojepa.worlds.sources import EMNIST
 
 # Screens
@@ -33,12 +34,38 @@ def test_help_names_every_command(cli: Cli, words: list[str]) -> None:
         assert re.search(rf"^  {name} +\S", done.out, re.MULTILINE)
 
 
-def test_train_help_names_every_knob_and_preset(cli: Cli) -> None:
-    done = cli("train", "--help")
-    assert (done.code, done.err) == (0, "")
+def test_help_names_the_flag_for_the_version(cli: Cli) -> None:
+    assert "--version" in cli("--help").out
+
+
+@pytest.mark.parametrize("command", ["train", "sweep"])
+def test_help_shows_the_common_knobs_and_help_all_every_one(cli: Cli, command: str) -> None:
+    short, full = cli(command, "--help"), cli(command, "--help-all")
+    assert (short.code, short.err, full.code, full.err) == (0, "", 0, "")
+    shown = {name for name in knobs.FIELDS if re.search(rf"^  {knobs.flag(name)}\b", short.out, re.MULTILINE)}
+    assert shown == set(COMMON)
+    assert len(COMMON) == 10
     for name in knobs.FIELDS:
-        assert re.search(rf"{knobs.flag(name)}\b", done.out)
-    for name in (*PRESETS, "--seed", "--out", "--data-dir", "--quiet", "--json"):
+        assert re.search(rf"^  {knobs.flag(name)}\b", full.out, re.MULTILINE)
+    assert "--help-all" in short.out
+    assert cli(command, "--help").out == short.out  # what --help-all changes, it changes for itself
+
+
+def test_help_names_every_preset_with_a_phrase(cli: Cli) -> None:
+    full, short = cli("train", "--help-all").out, cli("train", "--help").out
+    for name in PRESETS:
+        assert re.search(rf"^  {name} +\S.*\S$", full, re.MULTILINE), name
+        assert (f"  {name} " in short) == (name in PHRASES)
+    phrases = {name: phrase(name) for name in PRESETS}
+    for world in {name.partition("/")[0] for name in PRESETS}:
+        said = [phrases[name] for name in PRESETS if name.startswith(f"{world}/")]
+        assert len(set(said)) == len(said), said
+    assert max(map(len, short.splitlines())) <= 120
+
+
+def test_train_help_names_the_flags_of_a_run(cli: Cli) -> None:
+    done = cli("train", "--help")
+    for name in ("--seed", "--out", "--data-dir", "--quiet", "--json"):
         assert name in done.out
 
 
@@ -79,6 +106,13 @@ WRONG = [  # DIGITS stands for the path of the small world
     (["--verison"], "unknown flag '--verison': did you mean --version"),
     (["train", "mnist/fsat"], "unknown preset 'mnist/fsat': did you mean mnist/fast"),
     (["train", "bro-mlp-mfr-fixed"], "did you mean mnist/bro-mlp-mfr-fixed or"),
+    (["train", "fast"], "did you mean mnist/fast, emnist/fast"),
+    (["train", "fats"], "did you mean mnist/fast"),
+    (["train", "emnist"], "did you mean emnist/fast"),
+    (["train", "mnist/bro"], "mnist/bro-mlp-sfr-fixed"),
+    (["train", "mnist/bro"], "mnist/bro-resnet18-mfr-learned"),
+    (["sweep", "fast"], "did you mean mnist/fast"),
+    (["infer", "fast", "a.png", "b.png"], "mnist/fast"),
     (["train", "--epoch", "3"], "unknown flag '--epoch': did you mean --epochs"),
     (["train", "--learning-rate=3"], "unknown flag '--learning-rate'"),
     (["train", "-x"], "unknown flag '-x'"),

@@ -255,7 +255,7 @@ def test_looks_is_tta_everywhere(cli, tmp_path):
     del old["tta"]
     assert brojepa.Config.from_dict(old) == plain.replace(tta=5)
     assert brojepa.Config.from_dict(old).hash == plain.replace(tta=5).hash
-    assert "--looks" not in cli("train", "--help").out
+    assert "--looks" not in cli("train", "--help-all").out
     sweep = cli("sweep", "mnist/fast", "--seeds", 0, "--grid", "looks", 1, 5, "--dry-run", "--out", tmp_path)
     assert "--tta=5" in sweep.out, sweep
     assert "--tta" in one_line(cli("train", "--looks", 3, "--out", tmp_path), 2)

@@ -133,6 +133,13 @@ def test_what_is_not_there_is_one_line(digit: Path, cli: Cli, tmp_path: Path):
     assert "unexpected" in one_line(cli("infer", "mnist/fast", digit, digit, digit), 2)
 
 
+def test_a_directory_of_runs_offers_its_seeds(trained, digit: Path, cli: Cli):
+    above = trained[0].parent
+    line = one_line(cli("infer", above, digit, digit), 2)
+    assert "not a run directory" in line
+    assert f"{above}/seed-7" in line
+
+
 def test_packing_takes_runs_of_presets(trained, tmp_path: Path):
     with pytest.raises(RequestError, match="nothing changed"):
         pack(brojepa.Run(trained[0]), tmp_path / "into")

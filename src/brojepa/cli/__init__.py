@@ -121,6 +121,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 HELP = "\n".join(
     [
         "usage: brojepa COMMAND ... [--debug]",
+        "       brojepa --version",
         "",
         "Latent spaces that obey a rule: BRo-JEPA and its baselines.",
         "",

@@ -12,7 +12,12 @@ from typing import Any, NoReturn
 from brojepa import config as knobs
 from brojepa.errors import RequestError, unknown
 from brojepa.files import place
-from brojepa.presets import PRESETS
+from brojepa.presets import PAPER_ROWS, PRESETS, phrase
+
+COMMON = (
+    "world", "train_actions", "encoder", "latent", "action", "target", "regulariser", "epochs", "batch_size", "lr",
+)  # fmt: skip
+"""The knobs that `--help` shows; `--help-all` shows every one."""
 
 RUN_HELP = "a run directory, a preset whose weights are in the package, or hf://user/name"
 
@@ -25,10 +30,22 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *, words_anywhere: bool = False, **options: Any) -> None:
         self.words_anywhere = words_anywhere
+        self.rare: list[argparse.Action] = []
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
 
     def error(self, message: str) -> NoReturn:
         raise RequestError(f"{message}; see {self.prog} --help")
+
+    def format_help(self) -> str:
+        """The help without what is rare."""
+        said = {action: action.help for action in self.rare}
+        for action in said:
+            action.help = argparse.SUPPRESS
+        try:
+            return super().format_help()
+        finally:
+            for action, text in said.items():
+                action.help = text
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         args, rest = (self.parse_known_intermixed_args if self.words_anywhere else self.parse_known_args)(argv)
@@ -46,19 +63,33 @@ class Parser(argparse.ArgumentParser):
         return args
 
 
-def add_knobs(parser: argparse.ArgumentParser) -> None:
+class HelpAll(argparse.Action):
+    """Prints the whole help: every knob, every preset."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        assert isinstance(parser, Parser)
+        parser.rare.clear()
+        parser.epilog = preset_list(every=True)
+        parser.print_help()
+        parser.exit()
+
+
+def add_knobs(parser: Parser) -> None:
+    """A flag for every knob; `--help` shows the common ones, `--help-all` all of them."""
+    parser.add_argument("--help-all", action=HelpAll, nargs=0, help="show every knob and every preset, and exit")
+    parser.epilog = preset_list()
     group: Any = parser
     for name, field in knobs.FIELDS.items():
         group = parser.add_argument_group(field.metadata["group"]) if field.metadata["group"] else group
         text = field.metadata["help"].replace("%", "%%")
         if knobs.TYPES[name] is bool:
-            group.add_argument(
-                knobs.flag(name), default=argparse.SUPPRESS, action=argparse.BooleanOptionalAction, help=text
-            )
-            continue
-        allowed = [*(knobs.options(name) or ()), *(["MODULE:NAME"] if name in knobs.PARTS else [])]
-        metavar = "|".join(map(str, allowed)) if allowed else _metavar(name)
-        group.add_argument(knobs.flag(name), default=argparse.SUPPRESS, metavar=metavar, help=text)
+            options: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
+        else:
+            allowed = [*(knobs.options(name) or ()), *(["MODULE:NAME"] if name in knobs.PARTS else [])]
+            options = {"metavar": "|".join(map(str, allowed)) if allowed else _metavar(name)}
+        added = group.add_argument(knobs.flag(name), default=argparse.SUPPRESS, help=text, **options)
+        if name not in COMMON:
+            parser.rare.append(added)
         if field.metadata["formerly"]:
             old = knobs.flag(field.metadata["formerly"])
             group.add_argument(old, dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
@@ -142,6 +173,11 @@ def join_negative(argv: list[str]) -> list[str]:
     return joined
 
 
-def preset_list() -> str:
-    lines = ["presets (the paper's rows, and 'fast', our recipe; docs/recipes.md says how they differ):"]
-    return "\n".join(lines + [f"  {name}" for name in sorted(PRESETS)])
+def preset_list(every: bool = False) -> str:
+    """The presets and what each is: ours, or every one."""
+    paper = [f"{world}/{row}" for world, rows in PAPER_ROWS.items() for row in rows.split()]
+    named = [*(name for name in PRESETS if name not in paper), *(paper if every else ())]
+    width = max(map(len, named))
+    lines = ["presets:", *(f"  {name:<{width}}  {phrase(name)}" for name in named)]
+    rest = f"  and the {len(paper)} rows of the paper's tables, such as {paper[-1]}: --help-all"
+    return "\n".join(lines if every else [*lines, rest])

@@ -16,7 +16,6 @@ from brojepa.cli.parser import (
     given_knobs,
     integers,
     join_negative,
-    preset_list,
     threads,
 )
 from brojepa.errors import Interrupted, RequestError, RunError, unknown
@@ -31,7 +30,7 @@ QUEUE_POLL = 10.0  # and at Slurm's queue
 
 def sweep(argv: list[str]) -> int:
     """Train many presets with many seeds: a table of the paper, a pattern, a grid."""
-    parser = Parser(prog="brojepa sweep", description=sweep.__doc__, epilog=preset_list())
+    parser = Parser(prog="brojepa sweep", usage="brojepa sweep WHAT ... [--FLAG VALUE ...]", description=sweep.__doc__)
     parser.add_argument(
         "what", nargs="*", metavar="WHAT", help="table1, table2, presets or patterns like 'mnist/bro-*'"
     )

@@ -17,7 +17,6 @@ from brojepa.cli.parser import (
     given_knobs,
     join_negative,
     one_seed,
-    preset_list,
     threads,
 )
 from brojepa.presets import AUTO, RECOMMENDED, preset, recommended
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 def train(argv: list[str]) -> int:
     """Train a preset, or a config of your own."""
-    parser = Parser(prog="brojepa train", description=train.__doc__, epilog=preset_list())
+    parser = Parser(prog="brojepa train", usage="brojepa train [PRESET] [--FLAG VALUE ...]", description=train.__doc__)
     parser.add_argument(
         "preset", nargs="?", metavar="PRESET", help=f"a named config; default {RECOMMENDED}, for own images {AUTO}"
     )

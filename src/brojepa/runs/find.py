@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from brojepa.errors import RequestError
+from brojepa.errors import RequestError, either, nearest
 from brojepa.presets import PRESETS
 from brojepa.runs import hub
 from brojepa.runs.run import Run
@@ -30,10 +30,19 @@ def find(name: str | Path) -> Run:
     if text.startswith(hub.SCHEME):
         return Run(hub.download(text))
     preset = path.as_posix()
-    if (path / "config.json").is_file() or preset not in PRESETS:
+    if (path / "config.json").is_file():
         return Run(path)
+    if preset not in PRESETS:
+        near = _runs_below(path) or ([] if path.exists() else nearest(preset, packed()))
+        hint = f"; did you mean {either(near)}?" if near else ""
+        raise RequestError(f"{path} is not a run directory: it has no config.json{hint}")
     if preset not in packed():
         raise RequestError(
             f"{preset} has no weights in the package ({listed(packed())} do): train it, then name its run directory"
         )
     return Run(WEIGHTS / preset)
+
+
+def _runs_below(path: Path) -> list[str]:
+    """The runs of the first seeds, where a directory holds runs by their seeds."""
+    return [str(file.parent) for file in sorted(path.glob("seed-*/config.json"))[:3]]

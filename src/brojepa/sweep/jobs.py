@@ -18,7 +18,7 @@ from brojepa import config as knobs
 from brojepa.config import Config
 from brojepa.errors import BrojepaError, RunError, unknown
 from brojepa.files import place
-from brojepa.presets import AUTO, PAPER_ROWS, PRESETS, preset
+from brojepa.presets import AUTO, PAPER_ROWS, PRESETS, likeliest, preset
 from brojepa.runs import Run
 from brojepa.worlds import open_world
 from brojepa.worlds.facts import Choose, chooser
@@ -133,7 +133,7 @@ def select(words: Iterable[str]) -> list[str]:
     for word in words:
         found = TABLES.get(word) or sorted(fnmatch.filter(PRESETS, word))
         if not found:
-            raise unknown("preset or table", word, [*TABLES, *PRESETS])
+            raise unknown("preset or table", word, [*TABLES, *likeliest()])
         names += found
     return list(dict.fromkeys(names))
 
