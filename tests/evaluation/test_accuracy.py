@@ -148,6 +148,40 @@ def test_knn_depends_on_no_group_or_chunk_size(size, group, tile, rows, apart, s
         assert look_up(query, data).tolist() == vote_by_sorting(query, data, N)
 
 
+@checked
+@given(
+    st.integers(60, 300), st.integers(1, 3), st.floats(0, 3), st.floats(0, 0.2), st.floats(0, 0.2), st.integers(0, 99)
+)
+def test_votes_settled_by_the_means_are_those_of_a_full_sort(size, group, apart, mislabelled, stray, seed):
+    """Clusters that lie close or apart, with members that carry another state's label, and bounds that allow strays."""
+    generator = torch.Generator().manual_seed(seed)
+    means = apart * torch.eye(3)
+    shown, query = (torch.randint(3, (count,), generator=generator) for count in (size, 12))
+    z, q = (means[s] + 0.3 * torch.randn(len(s), 3, generator=generator) for s in (shown, query))
+    other = torch.rand(size, generator=generator) < mislabelled
+    data = Latents(z, torch.where(other, torch.randint(3, (size,), generator=generator), shown))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"GROUP": group, "STRAY": stray, "ENOUGH": 90}.items():
+            patch.setattr(neighbours, name, value)
+        assert look_up(q, data).tolist() == vote_by_sorting(q, data, N)
+
+
+def test_where_states_lie_apart_the_bank_is_not_searched(monkeypatch):
+    data, query = latents(6000, seed=1), latents(40, seed=2)
+    data, query = (Latents(0.1 * d.z + torch.eye(N, 8)[d.states], d.states) for d in (data, query))
+    monkeypatch.setattr(Neighbours, "_vote", lambda *_: pytest.fail("the vote was known"))
+    assert torch.equal(look_up(query.z, data), query.states)
+
+
+def test_a_stray_in_the_midst_of_another_state_is_not_overlooked():
+    """Twenty images of state 1 lie on one point of state 0's cluster: a query there is a 1."""
+    data = latents(6000, seed=1)
+    data = Latents(0.1 * data.z + torch.eye(N, 8)[data.states], data.states)
+    ones, zero = (data.states == 1).nonzero()[:20, 0], data.z[data.states == 0][0]
+    data.z[ones] = zero
+    assert look_up(zero[None], data).tolist() == vote_by_sorting(zero[None], data, N) == [1]
+
+
 def test_padding_never_votes_even_where_every_similarity_is_negative():
     data = latents(130, seed=3)
     data = Latents(data.z.abs() + 0.1, data.states)

@@ -1,8 +1,14 @@
 """The vote of the nearest neighbours by cosine: exact, in bounded memory, and mostly without looking at neighbours.
 
-The bank lies sorted by state and cut into groups of one state each. A product of queries and bank, tile by tile, gives
-the best member of every group. The 20 nearest lie in the 20 groups with the best members; where these groups all show
-one state, so do the 20 nearest, and the vote is known. Only for the other queries are members looked at.
+A trained model's latents lie around the mean of their state, and angles obey the triangle inequality. So most votes are
+settled in the state whose mean is nearest: 20 of its members lie nearer than any member of another state can. All but a
+few stray members of a state lie within a known angle of its mean, which bounds how near they can be; the strays of all
+states are looked at one by one.
+
+For the queries that this leaves open, the whole bank is searched. It lies sorted by state and cut into groups of one
+state each. A product of queries and bank, tile by tile, gives the best member of every group. The 20 nearest lie in the
+20 groups with the best members; where these groups all show one state, so do the 20 nearest. Only for the queries that
+are still open are members looked at.
 """
 
 from __future__ import annotations
@@ -16,6 +22,9 @@ ROWS = 1024  # queries at once
 GROUP = 16  # bank entries whose best similarity stands for them
 TILE = 64  # groups at once: their products with ROWS queries fit into a core's cache
 GATHERED = 2**22  # entries of the bank's latents gathered at once for doubtful queries
+ENOUGH = 2048  # members of a state among which 20 near ones are sought
+STRAY = 0.02  # share of a state's members that may lie farther from its mean than the bound says
+ROUNDING, ANGLE_ROUNDING = 1e-5, 1e-3  # more than rounding changes in a cosine, and in an angle near 0
 
 
 class Neighbours:
@@ -35,10 +44,45 @@ class Neighbours:
         self.tiles = [tile.transpose(0, 1).flatten(0, 1) for tile in self.z.unflatten(0, (-1, GROUP)).split(TILE)]
         self.again, self.n, self.count = place >= size, n, len(z)
         self.shown = self.states[::GROUP]
+        members = self.z.split(room.tolist())
+        self.members = [z[:size] for z, size in zip(members, sizes.tolist(), strict=True)]
+        self.means = F.normalize(torch.stack([z.sum(0) for z in self.members]), dim=1)
+        angles = [_angle(z @ mean) for z, mean in zip(self.members, self.means, strict=True)]
+        self.radius = torch.stack([_all_but_strays(a) for a in angles])
+        strays = [z[a > r] for z, a, r in zip(self.members, angles, self.radius, strict=True)]
+        self.strays = torch.cat(strays)
+        self.stray_states = torch.arange(n).repeat_interleave(torch.tensor([len(z) for z in strays])).to(states.device)
 
     def classify(self, query: Tensor) -> Tensor:
         """States by a vote of the 20 nearest, weighted exp(cosine / 0.07): latents [count, dim] -> [count]."""
-        return torch.cat([self._vote(rows) for rows in F.normalize(query, dim=1).split(ROWS)])
+        return torch.cat([self._settle(rows) for rows in F.normalize(query, dim=1).split(ROWS)])
+
+    def _settle(self, rows: Tensor) -> Tensor:
+        """The state with the nearest mean where nothing else can win, the vote elsewhere."""
+        cosine = rows @ self.means.T
+        state = cosine.argmax(1)
+        own = torch.arange(self.n, device=rows.device) == state[:, None]
+        nearest = (
+            _angle(cosine).sub(self.radius + ANGLE_ROUNDING).clamp_(min=0).cos()
+        )  # no member but a stray is nearer
+        others = nearest.masked_fill(own, -1).amax(1)
+        if len(self.strays):
+            stray = (rows @ self.strays.T).masked_fill(self.stray_states == state[:, None], -1).amax(1)
+            others = torch.maximum(others, stray)
+        kept = torch.full_like(others, -2)
+        for s in state.unique().tolist():
+            at = (state == s).nonzero()[:, 0]
+            kept[at] = self._twentieth(rows[at], self.members[s])
+        open_ = (kept <= others + ROUNDING).nonzero()[:, 0]
+        return state.index_copy(0, open_, self._vote(rows[open_])) if len(open_) else state
+
+    def _twentieth(self, rows: Tensor, members: Tensor) -> Tensor:
+        """A cosine that at least 20 of these members reach, [rows]; -2 where too few are there to tell."""
+        groups = min(len(members), ENOUGH) // GROUP
+        if groups < NEIGHBOURS:
+            return rows.new_full((len(rows),), -2)
+        best = (rows @ members[: groups * GROUP].T).unflatten(1, (GROUP, groups)).amax(1)
+        return best.topk(NEIGHBOURS, dim=1, sorted=False).values.amin(1)
 
     def _vote(self, rows: Tensor) -> Tensor:
         near = min(NEIGHBOURS, self.count)
@@ -68,3 +112,12 @@ class Neighbours:
         top, place = cosine.masked_fill(self.again[members], -2).topk(near, dim=1)
         states = self.states[members.gather(1, place)]
         return rows.new_zeros(len(rows), self.n).scatter_add_(1, states, (top / TEMPERATURE).exp()).argmax(1)
+
+
+def _angle(cosine: Tensor) -> Tensor:
+    return cosine.clamp(-1, 1).acos()
+
+
+def _all_but_strays(angles: Tensor) -> Tensor:
+    """The angle within which all but a few lie; no angle where there are none."""
+    return angles.kthvalue(max(1, int(len(angles) * (1 - STRAY)))).values if len(angles) else angles.new_zeros(())
