@@ -102,6 +102,12 @@ def own() -> str:
     return "\n".join(rows) + "\n"
 
 
+def ratios(bench: str) -> str:
+    """The first table of the benchmarks, and the line that says where they were measured."""
+    table = bench.split("\n\n**")[0]
+    return f"{table}\n\n{bench.rstrip().splitlines()[-1]}\n"
+
+
 def filled() -> dict[Path, str]:
     """Every file that is filled, as it should be."""
     runs = committed()
@@ -114,7 +120,7 @@ def filled() -> dict[Path, str]:
         text["docs/reproduction.md"] = between(text["docs/reproduction.md"], mark, table)
     text["docs/algebra.md"] = between(text["docs/algebra.md"], "cycles", cycles(runs))
     text["docs/own-images.md"] = between(text["docs/own-images.md"], "own", own())
-    bench = Results(read(RESULTS / "bench.json")).markdown()
+    bench = ratios(Results(read(RESULTS / "bench.json")).markdown())
     text["docs/performance.md"] = between(text["docs/performance.md"], "bench", bench)
     return {RESULTS / "runs.csv": report.runs(RESULTS).csv(), **{ROOT / name: page for name, page in text.items()}}
 
