@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from conftest import SMALL, Cli, Outcome, files, one_line, truncate
 from helpers import ROOT
+from small_runs import without_times
 
 from brojepa import config as knobs
 from brojepa.cli import COMMANDS
@@ -383,6 +384,42 @@ def test_own_world_trains_and_evaluates(cli: Cli, tmp_path: Path, n: int, shape:
     assert (result["metrics"]["zero_shot"] is None) == (n == 2)
     assert result["metrics"]["seen"] > 0.9
     assert cli("eval", path.parent).out.splitlines()[-1] == "identical to result.json"
+
+
+def test_what_an_evaluation_left_out_is_added_later(cli: Cli, digits: Path, tmp_path: Path) -> None:
+    """Both runs are the same afterwards, but for times."""
+    words = ("train", "--world", digits, *SMALL, "--out")
+    assert cli(*words, tmp_path / "all").code == 0
+    done = cli(*words, tmp_path / "some", "--evaluate", "zero-shot,seen")
+    assert (done.code, done.err) == (0, "")
+    assert "left out: train, rollout, knn" in done.out
+    (whole,), (part,) = (list((tmp_path / name).rglob("result.json")) for name in ("all", "some"))
+    wanted, some = (json.loads(path.read_text()) for path in (whole, part))
+    assert some["evaluated"] == ["seen", "zero_shot"]
+    left_out = {"train": None, "rollout": None, "knn": None}
+    assert some["metrics"] == wanted["metrics"] | left_out
+    assert None not in wanted["metrics"].values()
+    assert "added to result.json" in cli("eval", part.parent).out
+    assert without_times(json.loads(part.read_text())) == without_times(wanted)
+    assert "identical to result.json" in cli("eval", part.parent).out
+
+
+def test_an_evaluation_with_another_number_adds_nothing(cli: Cli, digits: Path, tmp_path: Path) -> None:
+    cli("train", "--world", digits, *SMALL, "--out", tmp_path / "out", "--evaluate", "seen")
+    (path,) = (tmp_path / "out").rglob("result.json")
+    result = json.loads(path.read_text())
+    result["metrics"]["seen"] += 0.01
+    path.write_text(json.dumps(result))
+    assert cli("eval", path.parent).code == 1
+    assert json.loads(path.read_text()) == result
+
+
+@pytest.mark.parametrize("words", ["speed", "", "seen,,knn"])
+def test_an_unknown_metric_is_refused_before_training(cli: Cli, tmp_path: Path, words: str) -> None:
+    line = one_line(cli("train", "--evaluate", words, "--out", tmp_path / "out"), 2)
+    assert "metric" in line
+    assert "seen" in line
+    assert not (tmp_path / "out").exists()
 
 
 def test_emnist_trains_from_a_data_dir(cli: Cli, letters: Path, tmp_path: Path) -> None:

@@ -47,6 +47,12 @@ def train(argv: list[str]) -> int:
         metavar="tensorboard|wandb|trackio",
         help="tell these trackers of the run; several with commas or by repeating it",
     )
+    run.add_argument(
+        "--evaluate",
+        metavar="METRICS",
+        help="measure only these at the end: seen,zero-shot for instance, of train, seen, zero-shot, rollout and knn; "
+        "brojepa eval adds the others later; default all",
+    )
     say = run.add_mutually_exclusive_group()
     say.add_argument("--quiet", action="store_true", help="print nothing but warnings and errors")
     say.add_argument("--json", action="store_true", help="print one JSON object per epoch, then the result")
@@ -67,7 +73,13 @@ def train(argv: list[str]) -> int:
     if args.profile:
         callbacks.append(Profile(say=(lambda line: None) if args.quiet or args.json else table.say))
     callbacks += trackers(args.track, _pictures()) if args.track else []
-    where = {"out": args.out, "data_dir": args.data_dir, "device": args.device, "threads": asked}
+    where = {
+        "out": args.out,
+        "data_dir": args.data_dir,
+        "device": args.device,
+        "threads": asked,
+        "evaluate": args.evaluate,
+    }
     train_run(name, seed=seed, callbacks=callbacks, quiet=args.quiet, **where, **given)
     return 0
 
@@ -82,7 +94,7 @@ def _pictures() -> Callable[[Run], Mapping[str, bytes]] | None:
 
 
 def evaluate(argv: list[str]) -> int:
-    """Evaluate a run again: every test image with every action."""
+    """Evaluate a run again, every test image with every action; adds to result.json what --evaluate left out."""
     parser = Parser(prog="brojepa eval", description=evaluate.__doc__)
     parser.add_argument("run", metavar="RUN", help=RUN_HELP)
     parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is, or other images of the same shape")
@@ -93,7 +105,7 @@ def evaluate(argv: list[str]) -> int:
     args = parser.parse(argv)
     asked = threads(args.threads)
 
-    from brojepa.evaluation import agrees, evaluate_run
+    from brojepa.evaluation import agrees, complete, evaluate_run
     from brojepa.runs.find import find
     from brojepa.runs.result import accuracies
     from brojepa.training.screen import progress_bar
@@ -103,6 +115,9 @@ def evaluate(argv: list[str]) -> int:
         measured = evaluate_run(run.path, args.data_dir, args.device, trust=args.trust, threads=asked, listener=tell)
     compared = run.done and measured["same_images"]
     same = not compared or agrees(run.result, measured)
+    added = compared and same and "evaluated" in run.result
+    if added:
+        complete(run, measured)
     otherwise = "result.json says otherwise: another device, torch version or number of threads?"
     if args.json:
         print(json.dumps(measured))
@@ -116,5 +131,5 @@ def evaluate(argv: list[str]) -> int:
     for line in accuracies(measured):
         print(line)
     if compared:
-        print("identical to result.json" if same else otherwise)
+        print("added to result.json" if added else "identical to result.json" if same else otherwise)
     return int(not same)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from brojepa.evaluation import equivariance
 from brojepa.evaluation.collapse import collapse_signs
-from brojepa.evaluation.evaluator import Evaluator, evaluator
+from brojepa.evaluation.evaluator import METRICS, Evaluator, evaluator
 from brojepa.evaluation.knn import Neighbours
 from brojepa.groups import Element
 from brojepa.models import Model
@@ -153,31 +153,39 @@ def evaluate(
     train_actions: Sequence[Element],
     test_actions: Sequence[Element],
     done: Done = lambda part, share: None,
+    wanted: Sequence[str] = METRICS,
 ) -> dict[str, Any]:
     """The paper's five accuracies, accuracy per action, and per state and action, as `result.json` has them.
 
-    `done` hears of the two parts that take time, "encode" and "neighbours"."""
-    encoded = 0
+    `done` hears of the two parts that take time, "encode" and "neighbours". Metrics that are not `wanted` are None; the
+    training images are encoded only for those that need them."""
+    encoded, read_train = 0, "train" in wanted or "knn" in wanted
+    train_only, test_only = (
+        [k for k in acts if part in wanted] for part, acts in (("seen", train_actions), ("zero_shot", test_actions))
+    )
 
     def count(images: int) -> None:
         nonlocal encoded
         encoded += images
-        done("encode", encoded / (len(train) + len(test)))
+        done("encode", encoded / (len(train) * read_train + len(test)))
 
     with evaluating(model):
-        fitted, held = Latents.of(model, train, count), Latents.of(model, test, count)
-        actions = sorted({*train_actions, *test_actions})
+        fitted = Latents.of(model, train, count) if read_train else None
+        held = Latents.of(model, test, count)
+        actions = sorted({*train_only, *test_only})
         right = count_right(model, held, actions)
         total = torch.bincount(held.states, minlength=model.task.n)
         per_action = {k: int(count) / len(test) for k, count in zip(actions, right.sum(0), strict=True)}
-        seen, zero_shot = _mean(per_action, train_actions), _mean(per_action, test_actions)
+        seen, zero_shot = _mean(per_action, train_only), _mean(per_action, test_only)
         return {
             "metrics": {
-                "train": accuracy(model, fitted, train_actions),
+                "train": accuracy(model, fitted, train_actions) if fitted and "train" in wanted else None,
                 "seen": seen,
                 "zero_shot": zero_shot,
-                "rollout": rollout_accuracy(model, held, train_actions, test_actions),
-                "knn": knn_accuracy(model, held, bank(model, fitted, train_actions), test_actions, done),
+                "rollout": rollout_accuracy(model, held, train_actions, test_actions) if "rollout" in wanted else None,
+                "knn": knn_accuracy(model, held, bank(model, fitted, train_actions), test_actions, done)
+                if fitted and "knn" in wanted
+                else None,
             },
             "per_action": {model.group.write(k): value for k, value in per_action.items()},
             "by_state": {
@@ -226,7 +234,7 @@ class LabelEvaluator(Evaluator):
 
     def test(self, model: Model, train: Split) -> dict[str, Any]:
         test = self.world.test.to(model.device)
-        return evaluate(model, train, test, self.train_actions, self.test_actions, self.done)
+        return evaluate(model, train, test, self.train_actions, self.test_actions, self.done, self.wanted)
 
     def sample(self, model: Model, train: Split) -> dict[str, float]:
         """All else takes little beside encoding and looking up neighbours."""
@@ -242,9 +250,10 @@ class LabelEvaluator(Evaluator):
             found, look_up = _timed(lambda: Latents(z, neighbours.classify(z[:QUERIES])))
         fitted = len(train) if model.predicts_latents else len(train) * len(self.train_actions)
         wanted = len(set(_distinct(model, self.test_actions))) * len(self.world.test)
+        read_train = "train" in self.wanted or "knn" in self.wanted
         return {
-            "encode": encode / len(few) * (len(train) + len(self.world.test)),
-            "neighbours": look_up / len(found.states) / len(z) * fitted * wanted,
+            "encode": encode / len(few) * (len(train) * read_train + len(self.world.test)),
+            "neighbours": look_up / len(found.states) / len(z) * fitted * wanted * ("knn" in self.wanted),
         }
 
 

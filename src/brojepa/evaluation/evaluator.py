@@ -11,10 +11,26 @@ from functools import singledispatch
 from types import MappingProxyType
 from typing import Any
 
-from brojepa.errors import RequestError
+from brojepa.errors import RequestError, unknown
 from brojepa.groups import Element
 from brojepa.models import Model
 from brojepa.worlds import Batch, Split
+
+METRICS = ("train", "seen", "zero_shot", "rollout", "knn")
+"""The accuracies of a result. Each can be left out of an evaluation and added later."""
+
+
+def chosen_metrics(words: str | Sequence[str]) -> tuple[str, ...]:
+    """Metrics by their names, in the order of a result.
+
+    >>> chosen_metrics("zero-shot,seen")
+    ('seen', 'zero_shot')
+    """
+    names = [w.strip() for w in words.split(",")] if isinstance(words, str) else list(words)
+    for name in names:
+        if name.replace("-", "_") not in METRICS:
+            raise unknown("metric", name, [metric.replace("_", "-") for metric in METRICS])
+    return tuple(metric for metric in METRICS if metric in {name.replace("-", "_") for name in names})
 
 
 class Evaluator:
@@ -25,9 +41,11 @@ class Evaluator:
         train_actions, test_actions: the actions trained on and held out, plain elements.
 
     `listener` may be set: it is told which share of `test` is done, 0 to 1, once `estimate` was called.
+    `wanted` may be set to some of `METRICS`: `test` may then leave the others out, as None.
     """
 
     listener: Callable[[float], None] | None = None
+    wanted: Sequence[str] = METRICS
     expected: Mapping[str, float] = MappingProxyType({})
 
     def __init__(self, world: Any, train_actions: Sequence[Element], test_actions: Sequence[Element]) -> None:

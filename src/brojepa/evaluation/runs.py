@@ -10,7 +10,8 @@ import torch
 
 from brojepa.config import needs_emnist
 from brojepa.errors import RequestError
-from brojepa.evaluation.evaluator import evaluator
+from brojepa.evaluation.evaluator import METRICS, evaluator
+from brojepa.files import write_json
 from brojepa.runs import Result, Run
 from brojepa.runs import threads as numbers
 from brojepa.runs.find import find
@@ -20,11 +21,23 @@ from brojepa.worlds.sources import has_size
 
 MEASURED = ("metrics", "per_action", "by_state", "retrieval", "equivariance", "zero_shot_kind")
 """The parts of a result that evaluating a run again gives."""
+NOT_KEPT = ("world", "same_images")
+"""What `evaluate_run` says of the images that it was given."""
 
 
 def agrees(result: dict[str, Any], measured: dict[str, Any]) -> bool:
-    """Whether a result has exactly the numbers that were measured again. A later version may measure more."""
+    """Whether a result has exactly the numbers that were measured again. A later version may measure more, and a result
+    may have left some out."""
+    if "evaluated" in result:
+        before, now = result["metrics"], measured["metrics"]
+        return all(before[name] == now[name] for name in METRICS if name in result["evaluated"])
     return all(_holds(result[key], measured.get(key)) for key in MEASURED if key in result)
+
+
+def complete(run: Run, measured: dict[str, Any]) -> None:
+    """Write what a run's result had left out."""
+    result = {key: value for key, value in run.result.items() if key != "evaluated"}
+    write_json(run.result_file, result | {key: value for key, value in measured.items() if key not in NOT_KEPT})
 
 
 def _holds(old: Any, new: Any) -> bool:

@@ -35,6 +35,9 @@ def accuracies(result: dict[str, Any]) -> list[str]:
     rows = [(name.replace("_", "-"), value, notes.get(name, "")) for name, value in result["metrics"].items()]
     rows.append(("chance", result.get("chance"), ""))
     lines = [f"  {name:<10} {value:.4f}  {note}".rstrip() for name, value, note in rows if value is not None]
+    if "evaluated" in result:
+        left_out = [n.replace("_", "-") for n in result["metrics"] if n not in result["evaluated"]]
+        lines.append(f"  (left out: {', '.join(left_out)}; brojepa eval adds them)")
     return [*lines, *_retrieval(result.get("retrieval") or {}), *_equivariance(result.get("equivariance") or {})]
 
 

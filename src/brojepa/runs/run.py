@@ -231,7 +231,7 @@ _FACTS: files.Kinds = {
 _RESULT: files.Kinds = {
     "metrics": TABLE, "per_action": TABLE, "seconds": NUMBER, "evaluation_seconds": NUMBER, "zero_shot_kind": TEXT,
     "chance": NUMBER, "angles": LIST + NONE, "by_state": TABLE, "retrieval": TABLE,
-    "equivariance": TABLE,
+    "equivariance": TABLE, "evaluated": LIST,
 }  # fmt: skip
 _ENVIRONMENT: files.Kinds = {"precision": TEXT, "starts": LIST, "threads": COUNT}
 _ROW: files.Kinds = {

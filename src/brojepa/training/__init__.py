@@ -8,6 +8,7 @@ from typing import Any
 
 from brojepa.config import Config, absolute_world, flag, is_own_world
 from brojepa.errors import RequestError
+from brojepa.evaluation import METRICS, chosen_metrics
 from brojepa.presets import AUTO, preset, recommended
 from brojepa.runs import Run
 from brojepa.runs.threads import choose, computing_with
@@ -36,6 +37,7 @@ def train(
     threads: int | None = None,
     quiet: bool = False,
     track: str | Sequence[str] = (),
+    evaluate: str | Sequence[str] | None = None,
     **knobs: Any,
 ) -> Run:
     """Train a preset or a config with one seed; the finished run.
@@ -55,6 +57,8 @@ def train(
         threads: compute with this many; without it, with as many as the run began with, or as torch has.
         quiet: show nothing but warnings.
         track: trackers that are told of the run: "tensorboard", "wandb", "trackio", or several.
+        evaluate: the metrics to measure at the end, "seen,zero-shot" for instance; without it, all. `brojepa eval` adds
+            the others later.
         **knobs: values of the config to change: `train("mnist/fast", epochs=3)`.
 
     Raises:
@@ -66,6 +70,7 @@ def train(
         >>> run = train("mnist/fast", epochs=3, seed=1)  # doctest: +SKIP
         >>> run.result["metrics"]["zero_shot"]  # doctest: +SKIP
     """
+    wanted = chosen_metrics(METRICS if evaluate is None else evaluate)
     in_memory = world if isinstance(world, World) else None
     if world is not None and in_memory is None:
         knobs["world"] = str(world)
@@ -104,6 +109,7 @@ def train(
         number, remark = choose(threads, run.environment)
         with computing_with(number):
             training = Training(run, config, seed, opened, device, listeners, name, own, why)
+            training.evaluator.wanted = wanted
             with run.claim(), Signals() as signals:
                 if run.done:
                     listeners.found_done(run)

@@ -67,7 +67,7 @@ def _unsettled(config: Config, group: Group, result: dict[str, Any]) -> str:
 
 def _lag(config: Config, group: Group, result: dict[str, Any]) -> str:
     seen, zero_shot = result["metrics"]["seen"], result["metrics"]["zero_shot"]
-    if zero_shot is None or seen - zero_shot <= LAGS:
+    if seen is None or zero_shot is None or seen - zero_shot <= LAGS:
         return ""
     lag = f"zero-shot {fraction(zero_shot)} lags behind seen {fraction(seen)}"
     if config.method == "supervised":

@@ -23,7 +23,7 @@ from brojepa import parts
 from brojepa.algebra.labelled import look_alikes
 from brojepa.config import Config, world_code
 from brojepa.errors import Interrupted, RequestError, RunError
-from brojepa.evaluation import collapsed, evaluator
+from brojepa.evaluation import METRICS, collapsed, evaluator
 from brojepa.files import COUNT, LIST, NUMBER, TABLE, is_a, write_json
 from brojepa.models import Model, Task, build, spectral
 from brojepa.presets import PRESETS
@@ -334,6 +334,7 @@ class Training(Learner):
             measured = self.evaluator.test(self.model, self.train_split)
         images = self.config.epochs * self.steps * self.batch_size
         angles = self.model.action.angles
+        partial = len(self.evaluator.wanted) < len(METRICS)
         result = {
             "preset": self.preset,
             "world": self.world.name,
@@ -348,6 +349,7 @@ class Training(Learner):
             "images_per_second": images / self.seconds,
             "zero_shot_kind": self.model.zero_shot_kind(self.test_actions),
             **measured,
+            **({"evaluated": list(self.evaluator.wanted)} if partial else {}),
             "angles": None if angles is None else angles.tolist(),
             "validation_loss": kept["validation_loss"],
             "parameters": sum(p.numel() for p in predicting_parameters(self.model)),
