@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from brojepa.cli.bench import bench
 from brojepa.cli.data import data
+from brojepa.cli.decode import decode
 from brojepa.cli.export import export, push
 from brojepa.cli.figures import figures
 from brojepa.cli.inspect import infer, inspect, plan, predict
@@ -115,7 +116,7 @@ def _dispatch(argv: list[str]) -> int:
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": train, "eval": evaluate, "sweep": sweep, "report": report, "figures": figures, "data": data,
     "inspect": inspect, "infer": infer, "plan": plan, "predict": predict, "export": export, "push": push,
-    "bench": bench,
+    "decode": decode, "bench": bench,
 }  # fmt: skip
 
 HELP = "\n".join(

@@ -14,6 +14,7 @@ from brojepa.errors import RequestError
 from brojepa.groups import Cyclic, Element, Group, parse
 from brojepa.models import planning
 from brojepa.models.actions import LatentAction
+from brojepa.models.decoder import Decoder
 from brojepa.worlds import Batch, World
 from brojepa.worlds.arrays import as_batch
 
@@ -58,7 +59,7 @@ class Model(nn.Module):
         precision: of the encoder's arithmetic.
 
     `actions_used` remembers which actions training passed to the latent action: a buffer, so that it is saved and needs
-    no synchronisation.
+    no synchronisation. `decoder` makes pictures of latents, where one has been trained.
     """
 
     predicts_latents = False
@@ -83,6 +84,7 @@ class Model(nn.Module):
         self.pixel_mean = nn.Buffer(255 * torch.tensor(task.mean)[:, None, None])
         self.pixel_std = nn.Buffer(255 * torch.tensor(task.std)[:, None, None])
         self.actions_used = nn.Buffer(torch.zeros(self.group.buckets, dtype=torch.bool))
+        self.decoder: Decoder | None = None
 
     @property
     def device(self) -> torch.device:
@@ -117,6 +119,13 @@ class Model(nn.Module):
         for _ in range(steps):
             path.append(self.act(path[-1], k))
         return torch.stack(path)
+
+    def decode(self, z: Tensor) -> Tensor:
+        """Pictures of latents [..., dim], uint8 [..., c, h, w]: what the latent holds of an image, and for the rest the
+        mean of all images that have it. A decoder is trained by `brojepa decode`."""
+        if self.decoder is None:
+            raise RequestError("this model has no decoder: train one with 'brojepa decode RUN', then load it again")
+        return self.decoder(z)
 
     def embed(self, encoder: nn.Module, images: Tensor) -> Tensor:
         """uint8 images through an encoder in the model's precision, latents float32."""

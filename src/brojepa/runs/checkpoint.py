@@ -27,27 +27,42 @@ def save(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
     write_atomically(path, to_bytes(tensors, {"meta": text, "sha256": _digest(tensors, text)}))
 
 
-def load(path: Path, kinds: Kinds | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `save` wrote, on the CPU. The metadata must have these keys, with values of these kinds."""
+REMEDY = "remove the run directory and train again"
+
+
+def checksum(path: Path) -> str:
+    """The sha256 that a checkpoint says of itself, unchecked; nothing where it says none."""
+    try:
+        with safe_open(path, "pt") as file:
+            return (file.metadata() or {}).get("sha256", "")
+    except FileNotFoundError:
+        raise _absent(path) from None
+    except (SafetensorError, OSError) as error:
+        raise _damaged(path, error, REMEDY) from None
+
+
+def load(path: Path, kinds: Kinds | None = None, remedy: str = REMEDY) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `save` wrote, on the CPU. The metadata must have these keys, with values of these kinds; `remedy` is what to
+    do where the file is damaged."""
     try:
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a dictionary
         whole = header.get("sha256") == _digest(tensors, header.get("meta", ""))
     except FileNotFoundError:
-        raise RunError(f"no checkpoint at {path}: train the run first") from None
+        raise _absent(path) from None
     except (SafetensorError, OSError) as error:
-        raise _damaged(path, error) from None
+        raise _damaged(path, error, remedy) from None
     if not whole:
-        raise _damaged(path, "its checksum does not match")
+        raise _damaged(path, "its checksum does not match", remedy)
     try:
         meta = json.loads(header.get("meta", ""))
     except (ValueError, RecursionError) as error:
-        raise _damaged(path, error) from None
+        raise _damaged(path, error, remedy) from None
     missing = [key for key in kinds or () if not isinstance(meta, dict) or key not in meta]
     wrong = f"no {missing[0]}" if missing else wrong_value(meta, kinds or {})
     if wrong:
-        raise _damaged(path, f"its metadata have {wrong}" if missing else wrong)
+        raise _damaged(path, f"its metadata have {wrong}" if missing else wrong, remedy)
     return tensors, meta
 
 
@@ -60,8 +75,12 @@ def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     }
 
 
-def _damaged(path: Path, why: object) -> RunError:
-    return RunError(f"{path} is truncated or was changed ({why}): remove the run directory and train again")
+def _absent(path: Path) -> RunError:
+    return RunError(f"no checkpoint at {path}: train the run first")
+
+
+def _damaged(path: Path, why: object, remedy: str) -> RunError:
+    return RunError(f"{path} is truncated or was changed ({why}): {remedy}")
 
 
 def _digest(tensors: dict[str, Tensor], text: str) -> str:

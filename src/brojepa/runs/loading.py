@@ -13,7 +13,7 @@ from brojepa.config import Config
 from brojepa.errors import RequestError, RunError
 from brojepa.files import COUNT, NUMBER, is_a
 from brojepa.models import Model, Task, build
-from brojepa.runs import checkpoint
+from brojepa.runs import checkpoint, decoders
 from brojepa.runs.devices import choose_device
 from brojepa.runs.find import find
 from brojepa.runs.run import Run
@@ -23,7 +23,7 @@ LARGE = 2**24  # numbers in an image that any checkpoint may be for
 
 
 def load(path: str | Path, device: str = "auto", *, trust: bool = False) -> Model:
-    """The model of a run, ready to predict: `encode`, `act`, `classify`, `rollout`.
+    """The model of a run, ready to predict: `encode`, `act`, `classify`, `rollout`; `decode` where it has a decoder.
 
     Args:
         path: a run directory; a preset whose weights are in the package, as "mnist/fast"; or "hf://user/name".
@@ -37,6 +37,7 @@ def load(path: str | Path, device: str = "auto", *, trust: bool = False) -> Mode
     _check_sizes(run, config, task, tensors)
     model = build(config, task, torch.Generator())
     fill(model, tensors, run)
+    model.decoder = decoders.load(run, model)
     return model.to(where).eval()
 
 

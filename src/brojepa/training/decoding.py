@@ -1,0 +1,207 @@
+"""`train_decoder`: a network that makes pictures of the latents of a finished run. The model is not touched."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from brojepa.errors import Interrupted, RequestError, RunError
+from brojepa.evaluation import world_of
+from brojepa.models import Model
+from brojepa.models.decoder import Decoder, DecoderNet
+from brojepa.models.targets import state_means
+from brojepa.runs import Run, checkpoint, decoders, hub
+from brojepa.runs.devices import environment, place
+from brojepa.runs.find import find, is_packed
+from brojepa.runs.loading import load
+from brojepa.runs.threads import choose, computing_with
+from brojepa.training.signals import Signals
+from brojepa.worlds import Sampling, Split, World
+
+STEPS, BATCH, RATE = 3000, 128, 2e-3
+MOST, HELD_OUT = 30_000, 5_000  # images to train on and to measure with, at most
+BYTES = 2**28  # of images to train on, at most
+CHUNK = 1024  # images shown or encoded between two looks at signals
+ENCODING = 0.2  # the share of the time that making images and latents takes, roughly
+
+Listener = Callable[[float], None]
+
+
+def train_decoder(
+    path: str | Path,
+    *,
+    seed: int = 0,
+    steps: int = STEPS,
+    data_dir: str | Path | None = None,
+    device: str = "auto",
+    world: World | None = None,
+    trust: bool = False,
+    threads: int | None = None,
+    listener: Listener = lambda share: None,
+) -> Decoder:
+    """Train a decoder for a finished run, so that `load(path).decode(z)` makes pictures of latents.
+
+    The run's model stays as it is. The decoder is saved beside it; in the cache where the run is in the package or on
+    the hub. A run that has a decoder keeps it.
+
+    Args:
+        path: a run directory, a preset whose weights are in the package, or hf://user/name.
+        seed: of the decoder's first weights and of the order of images.
+        steps: batches of 128 images to train on.
+        data_dir: where EMNIST lies, or other images of the same shape.
+        device: "auto", "cpu", "cuda" or "mps".
+        world: a world in memory, for a run that was trained on one.
+        trust: import the own code that the run names.
+        threads: compute with this many; without it, with as many as the run began with.
+        listener: told now and then which share is done, 0 to 1.
+
+    Raises:
+        RequestError: not a run, or images that are not there.
+        RunError: the run is not finished, or a decoder that is there is damaged.
+        Interrupted: stopped by a signal; nothing is written.
+    """
+    if steps < 1:
+        raise RequestError(f"steps is {steps}: a decoder needs at least 1")
+    run = find(path)
+    if run.header and not run.result:  # both complain of what is not there
+        raise RunError(f"{run.result_file} is empty: train the run again")
+    model = load(run.path, device, trust=trust)
+    if model.decoder is not None:
+        return model.decoder
+    began, file = time.monotonic(), decoder_file(path)
+    with computing_with(choose(threads, run.environment)[0]), Signals() as signals:
+        opened = world_of(run, data_dir, world)
+        placed = place(run.config, device, run.environment.get("precision"))
+        decoder = _Lesson(run, model, opened, seed, signals, listener).fit(steps, placed.precision)
+        signals.at_once = True
+        decoders.save(file, decoder, {"seconds": round(time.monotonic() - began, 1), "env": environment(placed)})
+    return decoder
+
+
+def decoder_file(path: str | Path) -> Path:
+    """Where the decoder of a run is, or will be."""
+    run = find(path)
+    borrowed = is_packed(run) or str(path).startswith(hub.SCHEME)
+    return decoders.find(run) or (decoders.in_cache(run) if borrowed else run.path / decoders.FILE)
+
+
+class _Lesson:
+    """Images of a run's world and their latents, and what is learned from them."""
+
+    def __init__(self, run: Run, model: Model, world: World, seed: int, signals: Signals, listener: Listener) -> None:
+        self.run, self.model, self.world, self.seed = run, model, world, seed
+        self.signals, self.listener = signals, listener
+        self.generator = torch.Generator().manual_seed(seed)
+        most = min(MOST, max(BATCH, BYTES // math.prod(world.shape)))
+        self.train, self.held_out = _apart(
+            self._drawn(world.train, most), self._drawn(world.test, min(HELD_OUT, most)), self.generator
+        )
+
+    def _look(self, share: float) -> None:
+        if self.signals.requested:
+            raise Interrupted("interrupted: no decoder was written; the same command starts again")
+        self.listener(share)
+
+    def _drawn(self, split: Split, most: int) -> Split:
+        """Images as the run was trained on, up to so many, no two alike."""
+        actions, _ = self.world.action_sets(self.run.config)
+        transitions = self.world.transitions(split, actions, Sampling(with_targets=False))
+        draw, count = transitions.draw(self.generator), min(len(transitions), most)
+        parts = []
+        for start in range(0, count, CHUNK):
+            self._look(0.0)
+            batch = transitions.batch(draw, start, min(start + CHUNK, count))
+            parts.append(Split(batch.images.to(torch.uint8), batch.states))
+        whole = Split(torch.cat([part.images for part in parts]), torch.cat([part.states for part in parts])).to(CPU)
+        return whole[
+            torch.tensor(list(dict(zip(reversed(_names(whole)), reversed(range(count)), strict=True)).values()))
+        ]
+
+    def _latents(self, images: Tensor, share: float) -> Tensor:
+        """What a model makes of images, on the CPU."""
+        parts = []
+        for part in images.split(CHUNK):
+            self._look(share * ENCODING)
+            parts.append(self.model.encode(part).cpu())
+        return torch.cat(parts)
+
+    def fit(self, steps: int, precision: torch.dtype) -> Decoder:
+        """A decoder after so many steps, with its error on images held out."""
+        device, images = self.model.device, self.train.images
+        z = self._latents(images, 0.5)
+        net = self._untrained(z).to(device)
+        optimiser = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=0.01)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, max(2, steps), pct_start=0.1)
+        order = torch.empty(0, dtype=torch.long)
+        for step in range(steps):
+            self._look(ENCODING + (1 - ENCODING) * step / steps)
+            while len(order) < BATCH:
+                order = torch.cat((order, torch.randperm(len(z), generator=self.generator)))
+            rows, order = order[:BATCH], order[BATCH:]
+            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision is torch.bfloat16):
+                logits = net(z[rows].to(device)).float()
+            loss = F.binary_cross_entropy_with_logits(logits, images[rows].to(device).float() / 255)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            schedule.step()
+        decoder = Decoder(net.cpu(), {"model": checkpoint.checksum(self.run.model_file), "seed": self.seed})
+        decoder.about |= {"steps": steps, "images": len(images), "held_out_images": len(self.held_out)}
+        decoder.about |= self._errors(net)
+        if not math.isfinite(decoder.about["error"]):
+            raise RunError("the decoder diverged: are the latents of this run finite? try another seed")
+        return decoder
+
+    def _untrained(self, z: Tensor) -> DecoderNet:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(torch.randint(2**62, (), generator=self.generator)))
+            net = DecoderNet(z.shape[1], self.world.shape)
+        net.center.copy_(z.mean(0))
+        net.scale.copy_(z.std(0, correction=0).clamp(min=1e-6))
+        return net
+
+    @torch.no_grad()
+    def _errors(self, net: DecoderNet) -> dict[str, float | None]:
+        """Mean squared errors on images held out: of the decoder, of the mean image and, where states have labels, of
+        the mean image of the right state, which is the best that a latent of nothing but its state allows."""
+        train, images = self.train.images.flatten(1).float() / 255, self.held_out.images.flatten(1).float() / 255
+        z = self._latents(self.held_out.images, 1.0)
+        shown = torch.cat([F.sigmoid(net(part)) for part in z.split(CHUNK)]).flatten(1)
+        n, of_state = self.world.n, None
+        if n:
+            means, _ = state_means(train, self.train.states, n)
+            of_state = float((means[self.held_out.states] - images).square().mean())
+        return {
+            "error": float((shown - images).square().mean()),
+            "mean_image_error": float((train.mean(0) - images).square().mean()),
+            "state_image_error": of_state,
+        }
+
+
+CPU = torch.device("cpu")
+
+
+def _names(split: Split) -> list[bytes]:
+    """A name for each image, the same for the same pixels."""
+    return [hashlib.blake2b(image.numpy(), digest_size=16).digest() for image in split.images]
+
+
+def _apart(train: Split, test: Split, generator: torch.Generator) -> tuple[Split, Split]:
+    """Images to train on and others to measure with: the test images that training does not have, or a tenth of all
+    where it has them all."""
+    known = set(_names(train))
+    fresh = torch.tensor([name not in known for name in _names(test)])
+    if bool(fresh.any()):
+        return train, test[fresh.nonzero()[:, 0]]
+    order = torch.randperm(len(train), generator=generator)
+    held = max(1, len(train) // 10)
+    if held >= len(train):
+        raise RequestError(f"{len(train)} image is too few for a decoder: it needs one to train on and one to measure")
+    return train[order[held:]], train[order[:held]]
