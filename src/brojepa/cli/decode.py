@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 from brojepa.cli.parser import RUN_HELP, Parser, add_threads, add_trust, integers, one_seed, threads
 from brojepa.errors import RequestError
@@ -22,7 +23,7 @@ def decode(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print what the decoder says of itself as JSON")
     args = parser.parse(argv)
     seed, asked = one_seed(args.seed), threads(args.threads)
-    steps = {} if args.steps is None else {"steps": _steps(args.steps)}
+    steps: dict[str, Any] = {} if args.steps is None else {"steps": _steps(args.steps)}
 
     from brojepa.training.decoding import decoder_file, train_decoder
     from brojepa.training.screen import progress_bar

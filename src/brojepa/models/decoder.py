@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from brojepa.errors import RequestError
 
 CELLS = 100  # of the coarse picture that is made first, at most; every later layer doubles its sides
-CHANNELS = (16, 64, 32, 16)  # of the coarse picture, and after the layers that follow
+CHANNELS = (16, 48, 24, 12)  # of the coarse picture, and after the layers that follow
 AT_ONCE = 512  # latents decoded together
 
 
@@ -24,7 +24,8 @@ class DecoderNet(nn.Module):
     """Latents [batch, dim] -> logits of pixels [batch, *shape]: a linear map to a coarse picture, then convolutions
     that double its sides until it is as large as the images, and is cut to their size.
 
-    `center` and `scale` [dim] bring latents to mean 0 and variance 1, whatever the encoder makes.
+    `center` and `scale` [dim] bring latents to mean 0 and variance 1, whatever the encoder makes; `middle` has the
+    logits of the mean image, to which all is added.
     """
 
     def __init__(self, dim: int, shape: tuple[int, int, int]) -> None:
@@ -36,6 +37,7 @@ class DecoderNet(nn.Module):
         first, second, *rest = CHANNELS
         self.coarse = (first, *self._coarse(doublings))
         self.center, self.scale = nn.Buffer(torch.zeros(dim)), nn.Buffer(torch.ones(dim))
+        self.middle = nn.Buffer(torch.zeros(shape))
         self.start = nn.Linear(dim, math.prod(self.coarse))
         layers: list[nn.Module] = [nn.ReLU(), nn.Conv2d(first, second, 3, padding=1), nn.ReLU()]
         before = second
@@ -51,7 +53,7 @@ class DecoderNet(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         coarse = self.start((z - self.center) / self.scale).unflatten(1, self.coarse)
-        return self.layers(coarse)[..., : self.shape[1], : self.shape[2]]
+        return self.layers(coarse)[..., : self.shape[1], : self.shape[2]] + self.middle
 
 
 class Decoder:

@@ -6,6 +6,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -16,7 +17,6 @@ from brojepa.errors import Interrupted, RequestError, RunError
 from brojepa.evaluation import world_of
 from brojepa.models import Model
 from brojepa.models.decoder import Decoder, DecoderNet
-from brojepa.models.targets import state_means
 from brojepa.runs import Run, checkpoint, decoders, hub
 from brojepa.runs.devices import environment, place
 from brojepa.runs.find import find, is_packed
@@ -29,6 +29,7 @@ STEPS, BATCH, RATE = 3000, 128, 2e-3
 MOST, HELD_OUT = 30_000, 5_000  # images to train on and to measure with, at most
 BYTES = 2**28  # of images to train on, at most
 CHUNK = 1024  # images shown or encoded between two looks at signals
+DARK = 1e-3  # the darkest pixel of the mean image that training starts from
 ENCODING = 0.2  # the share of the time that making images and latents takes, roughly
 
 Listener = Callable[[float], None]
@@ -69,13 +70,11 @@ def train_decoder(
     """
     if steps < 1:
         raise RequestError(f"steps is {steps}: a decoder needs at least 1")
-    run = find(path)
-    if run.header and not run.result:  # both complain of what is not there
-        raise RunError(f"{run.result_file} is empty: train the run again")
+    run, file = find(path), decoder_file(path)
     model = load(run.path, device, trust=trust)
     if model.decoder is not None:
         return model.decoder
-    began, file = time.monotonic(), decoder_file(path)
+    began = time.monotonic()
     with computing_with(choose(threads, run.environment)[0]), Signals() as signals:
         opened = world_of(run, data_dir, world)
         placed = place(run.config, device, run.environment.get("precision"))
@@ -86,8 +85,10 @@ def train_decoder(
 
 
 def decoder_file(path: str | Path) -> Path:
-    """Where the decoder of a run is, or will be."""
+    """Where the decoder of a finished run is, or will be."""
     run = find(path)
+    if run.header and not run.result:  # both complain of what is not there
+        raise RunError(f"{run.result_file} is empty: train the run again")
     borrowed = is_packed(run) or str(path).startswith(hub.SCHEME)
     return decoders.find(run) or (decoders.in_cache(run) if borrowed else run.path / decoders.FILE)
 
@@ -103,6 +104,16 @@ class _Lesson:
         self.train, self.held_out = _apart(
             self._drawn(world.train, most), self._drawn(world.test, min(HELD_OUT, most)), self.generator
         )
+
+    @cached_property
+    def mean_image(self) -> Tensor:
+        return self._mean(self.train.images)
+
+    def _mean(self, images: Tensor) -> Tensor:
+        """The mean of images, 0 to 1; the mean of all training images where there are none."""
+        if not len(images):
+            return self.mean_image
+        return torch.stack([part.float().sum(0) for part in images.split(CHUNK)]).sum(0) / (255 * len(images))
 
     def _look(self, share: float) -> None:
         if self.signals.requested:
@@ -165,24 +176,24 @@ class _Lesson:
             net = DecoderNet(z.shape[1], self.world.shape)
         net.center.copy_(z.mean(0))
         net.scale.copy_(z.std(0, correction=0).clamp(min=1e-6))
+        net.middle.copy_(self.mean_image.clamp(DARK, 1 - DARK).logit())
         return net
 
     @torch.no_grad()
     def _errors(self, net: DecoderNet) -> dict[str, float | None]:
         """Mean squared errors on images held out: of the decoder, of the mean image and, where states have labels, of
         the mean image of the right state, which is the best that a latent of nothing but its state allows."""
-        train, images = self.train.images.flatten(1).float() / 255, self.held_out.images.flatten(1).float() / 255
-        z = self._latents(self.held_out.images, 1.0)
-        shown = torch.cat([F.sigmoid(net(part)) for part in z.split(CHUNK)]).flatten(1)
-        n, of_state = self.world.n, None
-        if n:
-            means, _ = state_means(train, self.train.states, n)
-            of_state = float((means[self.held_out.states] - images).square().mean())
-        return {
-            "error": float((shown - images).square().mean()),
-            "mean_image_error": float((train.mean(0) - images).square().mean()),
-            "state_image_error": of_state,
-        }
+        n, z = self.world.n, self._latents(self.held_out.images, 1.0)
+        of_state = torch.stack([self._mean(self.train.images[self.train.states == y]) for y in range(n)]) if n else None
+        sums = [0.0, 0.0, 0.0]
+        for rows in torch.arange(len(z)).split(CHUNK):
+            images = self.held_out.images[rows].float() / 255
+            guesses = [F.sigmoid(net(z[rows])), self.mean_image]
+            guesses += [] if of_state is None else [of_state[self.held_out.states[rows]]]
+            for i, guess in enumerate(guesses):
+                sums[i] += float((guess - images).square().mean((1, 2, 3)).sum())
+        error, mean, state = (total / len(z) for total in sums)
+        return {"error": error, "mean_image_error": mean, "state_image_error": state if n else None}
 
 
 CPU = torch.device("cpu")
@@ -190,7 +201,7 @@ CPU = torch.device("cpu")
 
 def _names(split: Split) -> list[bytes]:
     """A name for each image, the same for the same pixels."""
-    return [hashlib.blake2b(image.numpy(), digest_size=16).digest() for image in split.images]
+    return [hashlib.blake2b(image.numpy().tobytes(), digest_size=16).digest() for image in split.images]
 
 
 def _apart(train: Split, test: Split, generator: torch.Generator) -> tuple[Split, Split]:
