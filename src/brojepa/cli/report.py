@@ -18,7 +18,7 @@ def report(argv: list[str]) -> int:
     parser = Parser(prog="brojepa report", description=report.__doc__, epilog=EPILOG)
     parser.add_argument(
         "paths", nargs="*", default=["runs"], metavar="PATH",
-        help="run directories, directories of them, or a CSV of runs; default runs",
+        help="run directories, directories of them, files of --archive, or a CSV of runs; default runs",
     )  # fmt: skip
     parser.add_argument("--table", metavar="1|2", help="that table of the paper, row for row; default all runs found")
     parser.add_argument("--format", default="md", metavar="md|csv|latex|json", help="default md")
@@ -26,6 +26,7 @@ def report(argv: list[str]) -> int:
     what.add_argument("--intervals", action="store_true", help="95 %% intervals of the means, not standard deviations")
     what.add_argument("--per-action", action="store_true", help="accuracy of every action")
     what.add_argument("--runs", action="store_true", help="one line per run")
+    what.add_argument("--archive", metavar="DIR", help="add the runs to DIR: a file per experiment, a line per run")
     what.add_argument("--compare", nargs=2, metavar="ROW", help="compare two rows over the seeds they share")
     parser.add_argument(
         "--within", type=int, metavar="SIZE", help="zero-shot over held-out actions of at most this size, not all"
@@ -34,7 +35,10 @@ def report(argv: list[str]) -> int:
     args = parser.parse(argv)
     if args.table and args.compare:
         parser.error("argument --table: not allowed with argument --compare")
-    for other in ("per_action", "runs", "compare"):
+    for other in ("table", "out"):
+        if args.archive is not None and getattr(args, other) is not None:
+            parser.error(f"argument --archive: not allowed with argument --{other}")
+    for other in ("per_action", "runs", "compare", "archive"):
         if args.within is not None and getattr(args, other):
             parser.error(f"argument --within: not allowed with argument --{other.replace('_', '-')}")
 
@@ -45,6 +49,12 @@ def report(argv: list[str]) -> int:
         raise unknown("format", args.format, reports.FORMATS)
     if args.table not in (None, *map(str, reports.TABLES)):
         raise unknown("table", args.table, map(str, reports.TABLES))
+    if args.archive is not None:
+        done = reports.archive(args.paths, args.archive)
+        for remark in reports.remarks(done.found):
+            print(f"brojepa: {remark}", file=sys.stderr)
+        print("\n".join(map(str, done.files)) or f"{args.archive}: nothing new")
+        return 0
     table = int(args.table) if args.table else None
     if args.compare:
         view: reports.View = reports.compare(args.paths, *args.compare)

@@ -13,7 +13,8 @@ from brojepa.errors import BrojepaError, RequestError, RunError
 from brojepa.figures import KINDS, Need, Spec
 from brojepa.figures.data import is_data
 from brojepa.runs import Run
-from brojepa.runs.finding import walk
+from brojepa.runs.finding import runs_in, walk
+from brojepa.runs.stored import is_stored, stored_runs
 from brojepa.text import plural
 
 WEIGHTS = ("variance", "covariance", "consistency")  # what matters of them is whether they are on
@@ -59,7 +60,7 @@ def find(paths: Sequence[Path]) -> Found:
 
     def read(run: Run) -> None:
         try:
-            if run.result if run.done else run.metrics_file.is_file():  # one that can be read
+            if run.result if run.done else run.has(run.metrics_file):  # one that can be read
                 runs[run.path.resolve()] = Candidate.of(run)
         except BrojepaError as error:
             damaged.append(str(error))
@@ -67,6 +68,10 @@ def find(paths: Sequence[Path]) -> Found:
     for path in paths:
         if not path.exists():
             raise RequestError(f"no such path: {path}; name run directories, or a directory that holds some")
+        if is_stored(path):
+            for run in stored_runs(path, damaged):
+                read(run)
+            continue
         if path.is_file() and path.suffix != ".npz":
             raise RequestError(f"{path} is no figure data (.npz): name run directories, or files that figures wrote")
         if path.is_file():
@@ -76,8 +81,9 @@ def find(paths: Sequence[Path]) -> Found:
             read(Run(path))
             continue
         for directory, _, names in walk(path, damaged):
-            if "config.json" in names:
-                read(Run(directory))
+            for run in runs_in(directory, names, damaged):
+                if run.has(run.config_file):
+                    read(run)
             data |= dict.fromkeys(directory / name for name in names if is_data(Path(name)))
     damaged = list(dict.fromkeys(damaged))
     if not runs and not data and damaged:

@@ -1,13 +1,14 @@
 """Runs as tables beside the paper's numbers.
 
     actions.py  actions in words: which are the same, and their order
-    records.py  finished runs, read from run directories or from a CSV
+    records.py  finished runs, read from run directories, files of runs, or a CSV
+    archive.py  many runs kept as a file per experiment
     rows.py     records of one config gathered into a line beside the paper's row, with notes
     views.py    what is shown: lines, single runs, accuracy per action, two lines compared
     render.py   Markdown, LaTeX, CSV, JSON
 
-Each function takes paths (run directories, directories of them at any depth, CSV files of runs) and returns a view with
-`markdown()`, `latex()`, `csv()`, `json()`, and `rows()`, the dictionaries that the last two write.
+Each function takes paths: run directories, files of runs, directories of both at any depth, CSV files of runs. All but
+`archive` return a view with `markdown()`, `latex()`, `csv()`, `json()`, and `rows()`, the dictionaries of the last two.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from brojepa.errors import RequestError, unknown
+from brojepa.report.archive import archive
 from brojepa.report.records import METRICS, Found, find
 from brojepa.report.render import FORMATS, View
 from brojepa.report.rows import TABLES, Line, Section, all_lines, departures, table_lines
@@ -25,8 +27,8 @@ from brojepa.report.views import Comparison, PerAction, Runs, Table
 from brojepa.text import listed, plural
 
 __all__ = [
-    "FORMATS", "TABLES", "Comparison", "PerAction", "Runs", "Table", "View", "compare", "departures", "per_action",
-    "runs", "table",
+    "FORMATS", "TABLES", "Comparison", "PerAction", "Runs", "Table", "View", "archive", "compare", "departures",
+    "per_action", "remarks", "runs", "table",
 ]  # fmt: skip
 
 Paths = str | Path | Iterable[str | Path]
@@ -38,7 +40,7 @@ def table(
     """One of the paper's two tables with our runs in it, or every config found; `intervals` shows 95 % intervals,
     `within` zero-shot over held-out actions of at most that size."""
     found = _find(paths)
-    remarks = _remarks(found)
+    said = remarks(found)
     if within is not None:
         if within < 2:
             raise RequestError(f"--within {within}: give the largest held-out action to count, 2 or more")
@@ -47,15 +49,15 @@ def table(
             raise RequestError("--within needs accuracies of numbered actions: give run directories of a cycle")
         if len(known) < len(found.records):
             left_out = plural(len(found.records) - len(known), "run")
-            remarks.append(f"{left_out} without accuracies of numbered actions left out")
+            said.append(f"{left_out} without accuracies of numbered actions left out")
         found = found._replace(records=[record.within(within) for record in known])
-    return Table(_sections(found, table), intervals, remarks, within)
+    return Table(_sections(found, table), intervals, said, within)
 
 
 def runs(paths: Paths = "runs", table: int | None = None) -> Runs:
     """Every run by itself."""
     found = _find(paths)
-    return Runs(_with_runs(_sections(found, table), f"table {table}"), _remarks(found))
+    return Runs(_with_runs(_sections(found, table), f"table {table}"), remarks(found))
 
 
 def per_action(paths: Paths = "runs", table: int | None = None) -> PerAction:
@@ -63,12 +65,12 @@ def per_action(paths: Paths = "runs", table: int | None = None) -> PerAction:
     found = _find(paths)
     known = [record for record in found.records if record.per_action]
     if not known:
-        raise RequestError("accuracies per action are in result.json only: give run directories, not a CSV")
-    remarks = _remarks(found)
+        raise RequestError("a CSV has no accuracies per action: give run directories, or files of runs")
+    said = remarks(found)
     if len(known) < len(found.records):
         left_out = plural(len(found.records) - len(known), "run")
-        remarks.append(f"{left_out} from CSV without accuracies per action left out")
-    return PerAction(_with_runs(_sections(Found(known, 0), table), f"table {table}"), remarks)
+        said.append(f"{left_out} from CSV without accuracies per action left out")
+    return PerAction(_with_runs(_sections(Found(known, 0), table), f"table {table}"), said)
 
 
 def compare(paths: Paths, first: str, second: str) -> Comparison:
@@ -88,7 +90,7 @@ def compare(paths: Paths, first: str, second: str) -> Comparison:
         if None not in values[0] + values[1]:
             means[metric] = (summarise(values[0]).mean, summarise(values[1]).mean)
             metrics[metric] = paired(*values)
-    return Comparison(first, second, seeds, means, metrics, _remarks(found))
+    return Comparison(first, second, seeds, means, metrics, remarks(found))
 
 
 def _find(paths: Paths) -> Found:
@@ -124,6 +126,7 @@ def _named(lines: list[Line], name: str) -> Line:
     return found[0]
 
 
-def _remarks(found: Found) -> list[str]:
-    remarks = [f"{plural(found.unfinished, 'run')} not finished, left out"] if found.unfinished else []
-    return remarks + [f"left out: {why}" for why in found.damaged]
+def remarks(found: Found) -> list[str]:
+    """What a reader should know of runs that were found and are not shown."""
+    said = [f"{plural(found.unfinished, 'run')} not finished, left out"] if found.unfinished else []
+    return said + [f"left out: {why}" for why in found.damaged]

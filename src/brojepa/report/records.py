@@ -1,4 +1,5 @@
-"""Finished runs as flat records, read from run directories and from the CSV that `brojepa report --runs` writes.
+"""Finished runs as flat records, read from run directories, from files of runs that `brojepa report --archive` writes,
+and from the CSV of `brojepa report --runs`.
 
 A record keeps its whole config: what is called a preset, and what counts as changed from it, is judged against the
 presets as they are now, whichever way the record came.
@@ -23,7 +24,8 @@ from brojepa.files import place
 from brojepa.presets import PRESETS
 from brojepa.report.actions import as_number, element
 from brojepa.runs import Run
-from brojepa.runs.finding import walk
+from brojepa.runs.finding import runs_under
+from brojepa.runs.stored import SUFFIX, is_stored, stored_runs
 from brojepa.text import listed, plural
 
 METRICS = ("train", "seen", "zero_shot", "rollout", "knn")
@@ -62,6 +64,7 @@ class Record:
     source: str = field(compare=False)
     per_action: dict[str, float] | None = field(compare=False, default=None)
     group: str | None = field(compare=False, default=None)
+    run: Run | None = field(compare=False, default=None, repr=False)
 
     @property
     def preset(self) -> str | None:
@@ -157,15 +160,18 @@ class Found(NamedTuple):
     damaged: tuple[str, ...] = ()
 
 
-def find(paths: Iterable[str | Path]) -> Found:
-    """The runs under paths: run directories, directories of them at any depth, or CSV files."""
+def find(paths: Iterable[str | Path], repeated: bool = False) -> Found:
+    """The runs under paths: run directories, files of runs, directories of both at any depth, or CSV files.
+
+    One that is found again counts once; `repeated` gives it every time."""
     runs: dict[tuple[Any, ...], Record] = {}
+    every: list[Record] = []
     unfinished: set[Path] = set()
     damaged: dict[str, None] = {}
     for path in map(place, paths):
         if not path.exists():
             raise RequestError(f"no such path: {path}; name run directories, directories of them, or a CSV of runs")
-        here, cut_off, unread = (_read_csv(path), [], []) if path.is_file() else _walk(path)
+        here, cut_off, unread = _read(path)
         damaged |= dict.fromkeys(unread)
         if not here and unread:
             others = f", and {plural(len(unread) - 1, 'other run')} cannot be read" if len(unread) > 1 else ""
@@ -173,6 +179,7 @@ def find(paths: Iterable[str | Path]) -> Found:
         if not here:
             left = f", only {len(cut_off)} that are not finished" if cut_off else ""
             raise RequestError(f"no runs under {path}{left}: train some with brojepa train --out DIR")
+        every += here
         for record in here:
             known = runs.setdefault(record.key, record)
             if known.metrics != record.metrics:
@@ -183,24 +190,31 @@ def find(paths: Iterable[str | Path]) -> Found:
             if known.per_action is None:
                 runs[record.key] = record
         unfinished.update(directory.resolve() for directory in cut_off)
-    return Found(list(runs.values()), len(unfinished), tuple(damaged))
+    return Found(every if repeated else list(runs.values()), len(unfinished), tuple(damaged))
 
 
-def _walk(top: Path) -> tuple[list[Record], list[Path], list[str]]:
-    """The finished runs below a directory, the directories of those that are not, and why others cannot be read."""
+def _read(path: Path) -> tuple[list[Record], list[Path], list[str]]:
+    """The finished runs of a directory or a file, the directories of those that are not finished, and why others cannot
+    be read."""
+    damaged: list[str] = []
+    if path.suffix == SUFFIX and path.is_file():
+        if not is_stored(path):
+            raise RequestError(f"{path} is not a file of runs: give one that brojepa report --archive wrote")
+        runs: Iterable[Run] = stored_runs(path, damaged)
+    elif path.is_file():
+        return _read_csv(path), [], []
+    else:
+        runs = runs_under(path, damaged)
     finished: list[Record] = []
     cut_off: list[Path] = []
-    damaged: list[str] = []
-    for directory, below, files in walk(top, damaged):
-        if "result.json" in files:
-            try:
-                finished.append(_from_run(Run(directory)))
-            except BrojepaError as error:
-                damaged.append(str(error))
-        elif "config.json" in files:
-            cut_off.append(directory)
-        if {"result.json", "config.json"} & {*files}:
-            below.clear()
+    for run in runs:
+        try:
+            if run.done:
+                finished.append(_from_run(run))
+            else:
+                cut_off.append(run.path)
+        except BrojepaError as error:
+            damaged.append(str(error))
     return finished, cut_off, damaged
 
 
@@ -214,7 +228,7 @@ def _from_run(run: Run) -> Record:
     except (ValueError, TypeError, AttributeError) as error:
         raise RunError(f"{run.result_file} is not a run's result ({error}): train the run again") from None
     base = header.get("base") or header.get("preset")
-    return Record(started_from=base, config=config, source=str(run.path), **known, **stored)
+    return Record(started_from=base, config=config, source=str(run.path), run=run, **known, **stored)
 
 
 def _checked(name: str, value: Any) -> Any:

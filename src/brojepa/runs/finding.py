@@ -1,10 +1,14 @@
-"""Which directories lie below a place, for those who look for runs there."""
+"""Which directories and runs lie below a place."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
+
+from brojepa.errors import RunError
+from brojepa.runs.run import Run
+from brojepa.runs.stored import is_stored, stored_runs
 
 
 def walk(top: Path, damaged: list[str]) -> Iterator[tuple[Path, list[str], list[str]]]:
@@ -26,3 +30,25 @@ def walk(top: Path, damaged: list[str]) -> Iterator[tuple[Path, list[str], list[
         seen.add(place)
         below.sort()
         yield Path(directory), below, sorted(files)
+
+
+def runs_in(directory: Path, names: list[str], damaged: list[str]) -> list[Run]:
+    """The runs that are a directory, or lie in its files: finished, or only begun."""
+    if {"result.json", "config.json"} & {*names}:
+        return [Run(directory)]
+    found: list[Run] = []
+    for file in (directory / name for name in names):
+        try:
+            found += stored_runs(file, damaged) if is_stored(file) else []
+        except RunError as error:
+            damaged.append(str(error))
+    return found
+
+
+def runs_under(top: Path, damaged: list[str]) -> Iterator[Run]:
+    """The runs below a directory, in either form; a run directory is not searched for more."""
+    for directory, below, names in walk(top, damaged):
+        runs = runs_in(directory, names, damaged)
+        if runs and runs[0].path == directory:
+            below.clear()
+        yield from runs

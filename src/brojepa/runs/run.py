@@ -38,7 +38,7 @@ class Run:
 
     @property
     def _stands(self) -> str:
-        if not self.config_file.is_file():
+        if not self.has(self.config_file):
             return "not begun"
         config, header = self.config, self.header
         what = (
@@ -83,14 +83,27 @@ class Run:
 
     @property
     def done(self) -> bool:
-        return self.result_file.is_file()
+        return self.has(self.result_file)
+
+    def has(self, file: Path) -> bool:
+        """Whether the run has this file."""
+        return file.is_file()
+
+    def read(self, file: Path) -> Any:
+        """What a JSON file of the run holds."""
+        return files.read_json(file)
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        """The lines of `metrics.jsonl`, not checked."""
+        for line in self.metrics_file.read_text(encoding="utf-8").splitlines():
+            yield json.loads(line)
 
     @property
     def result(self) -> Result:
         """What `result.json` says."""
         if not self.done:
             raise RunError(f"{self.path} has no result.json: the run is not finished, train it to the end first")
-        result = files.read_json(self.result_file)
+        result = self.read(self.result_file)
         wrong = _wrong(result, ("metrics",), _RESULT)
         for part in ("metrics", "per_action"):
             values = {} if wrong else result.get(part, {})
@@ -106,9 +119,9 @@ class Run:
     @property
     def header(self) -> dict[str, Any]:
         """What `config.json` says: config, seed, preset, and the world's facts."""
-        if not self.config_file.is_file():
+        if not self.has(self.config_file):
             raise RequestError(f"{self.path} is not a run directory: it has no config.json")
-        header = files.read_json(self.config_file)
+        header = self.read(self.config_file)
         wrong = _wrong(header, ("config", "seed", "world"), _HEADER) or files.wrong_value(header["world"], _FACTS)
         names = [] if wrong else header["world"].get("names", [])
         wrong = wrong or next((f"a name of a state is {name!r:.60}" for name in names if not isinstance(name, str)), "")
@@ -120,7 +133,7 @@ class Run:
     def environment(self) -> dict[str, Any]:
         """What `env.json` says, or nothing before the run has started."""
         file = self.path / "env.json"
-        environment = files.read_json(file) if file.is_file() else {}
+        environment = self.read(file) if self.has(file) else {}
         if wrong := _wrong(environment, (), _ENVIRONMENT):
             raise RunError(f"{file} does not describe a machine ({wrong}): remove it")
         return environment
@@ -146,12 +159,12 @@ class Run:
     @property
     def metrics(self) -> list[dict[str, Any]]:
         """The epochs so far, one dictionary each."""
-        if not self.metrics_file.is_file():
+        if not self.has(self.metrics_file):
             return []
         rows = []
         try:
-            for number, line in enumerate(self.metrics_file.read_text(encoding="utf-8").splitlines(), 1):
-                rows.append(json.loads(line))
+            for number, row in enumerate(self._rows(), 1):
+                rows.append(row)
                 if wrong := _wrong(rows[-1], (), _ROW):
                     raise ValueError(f"line {number}: {wrong}")
                 if "angles" in rows[-1] and not is_grid(rows[-1]["angles"]):
