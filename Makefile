@@ -2,6 +2,7 @@
 # make test:  set up, run the whole test suite
 # make check: lint and types
 # make docs:  fill the tables of the documents from results/
+# make figures: draw the documents' figures again from the data in results/figures
 # make test-slow: tests that train on all of MNIST, some minutes
 # make test-faults: kills, signals, full disks and damaged files by the thousand, some 30 minutes on one core
 # make weights PRESETS=rotation/fast: train presets and put their weights into the package; default: all that are there
@@ -14,7 +15,7 @@ BIN = $(VENV)/bin
 
 PRESETS ?= mnist/fast rotation/fast torus/fast dihedral/fast
 
-.PHONY: train test test-slow test-faults test-slurm test-trackers check docs weights setup clean
+.PHONY: train test test-slow test-faults test-slurm test-trackers check docs figures weights setup clean
 
 train: $(VENV)/.installed
 	$(BIN)/brojepa train
@@ -47,6 +48,10 @@ check: $(VENV)/.installed
 
 docs: $(VENV)/.installed
 	$(BIN)/python docs/fill.py
+
+figures: $(VENV)/.installed
+	$(BIN)/brojepa figures results/figures --out docs/figures
+	mv docs/figures/*.npz results/figures/
 
 weights: $(VENV)/.installed
 	for name in $(PRESETS); do \

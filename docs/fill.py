@@ -1,4 +1,4 @@
-"""Fill the tables of the documents, and results/runs.csv, from the runs and benchmarks in results/: `make docs`.
+"""Fill the tables of the documents, and results/README.md, from the runs and benchmarks in results/: `make docs`.
 
 Rows that a person chose (the README's and ours in reproduction.md) stay; their numbers are written anew. Rows that
 follow from the runs (the paper's tables, every run with learned angles) are made anew. tests/test_docs.py checks them
@@ -7,7 +7,6 @@ by itself.
 
 from __future__ import annotations
 
-import json
 import re
 import statistics
 from pathlib import Path
@@ -16,8 +15,11 @@ from typing import Any
 from brojepa import report
 from brojepa.algebra.modulus import infer_modulus
 from brojepa.bench.results import Results, read
-from brojepa.config import Config, words
+from brojepa.config import words, world_folder
 from brojepa.presets import AUTO, PRESETS
+from brojepa.report.archive import overview
+from brojepa.runs import Run
+from brojepa.runs.finding import runs_under
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
@@ -32,14 +34,14 @@ def committed() -> Runs:
     That is preset and flags, as one would type them, or where these are many the preset and a link to the runs.
     """
     runs: Runs = {}
-    for file in sorted(RESULTS.rglob("result.json")):
-        header = json.loads((file.parent / "config.json").read_text())
+    for run in runs_under(RESULTS, []):
+        header = run.header
         base = header["preset"] or header["base"]
-        flags = words(Config.from_dict(header["config"]), PRESETS[base])
-        where = file.parent.parent
-        link = f" [{where.name}](results/{where.relative_to(RESULTS).as_posix()})"
+        flags = words(run.config, PRESETS[base])
+        file = run.path.parent.relative_to(ROOT).as_posix()
+        link = f" [{file.partition(',')[2].removesuffix('.jsonl')}]({file})"
         name = f"`{base}`{link}" if len(flags) > FLAGS else f"`{' '.join([base, *flags])}`"
-        runs.setdefault(name, []).append({**json.loads(file.read_text()), "config": header["config"]})
+        runs.setdefault(name, []).append({**run.result, "config": header["config"]})
     return {name: sorted(done, key=lambda r: r["seed"]) for name, done in sorted(runs.items())}
 
 
@@ -81,23 +83,20 @@ def cycles(runs: Runs) -> str:
 def own() -> str:
     """Runs of the recipe for own images, a row per config, by the name of its world."""
     rows = [
-        "| world | states or group | images | run | seeds | seen | zero-shot | epochs x repeat |",
-        "|---|---|---|---|---|---|---|---|",
+        "| world | states or group | images | seeds | seen | zero-shot | epochs x repeat |",
+        "|---|---|---|---|---|---|---|",
     ]
-    for folder in sorted({file.parent.parent for file in RESULTS.rglob("result.json")}):
-        runs = [(json.loads((f.parent / "config.json").read_text()), json.loads(f.read_text()))
-                for f in sorted(folder.glob("seed-*/result.json"))]  # fmt: skip
-        header = runs[0][0]
-        if header.get("base") != AUTO:
-            continue
-        config, facts = header["config"], header["world"]
-        link = f"[{folder.name}](../results/{folder.relative_to(RESULTS).as_posix()})"
-        kind = link if config["method"] == "jepa" else f"{link} `--method supervised`"
-        seen, zero_shot = (mean([result["metrics"][name] for _, result in runs]) for name in ("seen", "zero_shot"))
-        seeds = ", ".join(str(result["seed"]) for _, result in sorted(runs, key=lambda run: run[1]["seed"]))
-        length = f"{config['epochs']} x {config['repeat']}"
-        count = f"{facts['images']['train']:,}"
-        cells = (folder.parent.name, facts["states"] or facts["group"], count, kind, seeds, seen, zero_shot, length)
+    configs: dict[tuple[str, str], list[Run]] = {}
+    for run in runs_under(RESULTS, []):
+        if run.header.get("base") == AUTO:
+            configs.setdefault((world_folder(run.config.world), run.config.hash), []).append(run)
+    for (world, _), runs in sorted(configs.items()):
+        config, facts = runs[0].config, runs[0].header["world"]
+        name = world if config.method == "jepa" else f"{world} `--method {config.method}`"
+        seen, zero_shot = (mean([run.result["metrics"][metric] for run in runs]) for metric in ("seen", "zero_shot"))
+        seeds = ", ".join(str(seed) for seed in sorted(run.header["seed"] for run in runs))
+        count, length = f"{facts['images']['train']:,}", f"{config.epochs} x {config.repeat}"
+        cells = (name, facts["states"] or facts["group"], count, seeds, seen, zero_shot, length)
         rows.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(rows) + "\n"
 
@@ -122,7 +121,7 @@ def filled() -> dict[Path, str]:
     text["docs/own-images.md"] = between(text["docs/own-images.md"], "own", own())
     bench = ratios(Results(read(RESULTS / "bench.json")).markdown())
     text["docs/performance.md"] = between(text["docs/performance.md"], "bench", bench)
-    return {RESULTS / "runs.csv": report.runs(RESULTS).csv(), **{ROOT / name: page for name, page in text.items()}}
+    return {RESULTS / "README.md": overview(RESULTS), **{ROOT / name: page for name, page in text.items()}}
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import runpy
 import statistics
@@ -17,12 +16,15 @@ from brojepa.algebra.modulus import infer_modulus
 from brojepa.bench import BENCHMARKS
 from brojepa.bench.results import Results, read
 from brojepa.cli import COMMANDS
-from brojepa.config import Config, words
+from brojepa.config import words
 from brojepa.figures import FIGURES
 from brojepa.figures.choose import find
 from brojepa.figures.data import unpack
 from brojepa.parts import EXPECTED
 from brojepa.presets import PRESETS
+from brojepa.report.archive import experiment, read_names
+from brojepa.report.records import find as find_records
+from brojepa.runs.finding import runs_under
 
 ROOT = Path(__file__).parent.parent
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
@@ -115,18 +117,18 @@ def test_numbers_in_the_table_are_those_of_the_committed_runs():
 def committed() -> dict[str, list[dict]]:
     """Results by preset and flags."""
     runs: dict[str, list[dict]] = {}
-    for file in sorted((ROOT / "results").rglob("result.json")):
-        header = json.loads((file.parent / "config.json").read_text())
-        base = header["preset"] or header["base"]
-        name = " ".join([base, *words(Config.from_dict(header["config"]), PRESETS[base])])
-        found = {**json.loads(file.read_text()), "config": header["config"], "where": file.parent.parent}
+    for run in runs_under(ROOT / "results", damaged := []):
+        base = run.header["preset"] or run.header["base"]
+        name = " ".join([base, *words(run.config, PRESETS[base])])
+        found = {**run.result, "config": run.header["config"], "where": run.path.parent}
         runs.setdefault(name, []).append(found)
+    assert not damaged
     return runs
 
 
 def named(cell: str, runs: dict[str, list[dict]]) -> list[dict]:
     """The runs that a row is about: `preset and flags`, or `preset` and a link to them."""
-    name, link = re.fullmatch(r"`([^`]+)`(?: \[\w+\]\((?:\.\./)?(.+)\))?", cell).groups()  # pyright: ignore
+    name, link = re.fullmatch(r"`([^`]+)`(?: \[.+\]\((?:\.\./)?(.+)\))?", cell).groups()  # pyright: ignore
     if link is None:
         return runs[name]
     [(full, done)] = [(full, done) for full, done in runs.items() if done[0]["where"] == ROOT / link]
@@ -183,8 +185,15 @@ def test_filling_the_documents_changes_nothing():
         assert file.read_text() == text, file
 
 
-def test_the_committed_csv_is_that_of_the_committed_runs():
-    assert (ROOT / "results" / "runs.csv").read_text() == report.runs(ROOT / "results").csv()
+def test_the_committed_runs_are_files_named_in_words():
+    """A line per run in few files; directories are added with brojepa report DIR --archive results, then removed."""
+    files = [file for file in (ROOT / "results").rglob("*") if file.is_file()]
+    assert not [file for file in files if file.name in ("config.json", "result.json")]
+    assert len(files) < 120
+    assert not [file for file in files if re.fullmatch(r"[0-9a-f]{8}\.jsonl", file.name)]
+    names = read_names(ROOT / "results")
+    for record in find_records([ROOT / "results"]).records:
+        assert record.source.startswith(f"{ROOT}/results/{experiment(record, names)}.jsonl/"), record.source
 
 
 def test_the_performance_page_shows_the_committed_benchmarks():
@@ -196,8 +205,8 @@ def test_the_performance_page_shows_the_committed_benchmarks():
     assert all(f"| {name} " in shown for name in BENCHMARKS)
 
 
-def test_the_documents_figures_are_drawn_again_from_the_data_beside_them_alone():
+def test_the_documents_figures_are_drawn_again_from_their_data_alone():
     """A run there would come before the data, and draw less where it has no weights."""
-    runs, files, _ = find([ROOT / "docs/figures"])
+    runs, files, _ = find([ROOT / "results/figures"])
     assert not runs
     assert sorted(unpack(file.read_bytes(), file)["figure"] for file in files) == sorted(FIGURES)

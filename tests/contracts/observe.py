@@ -31,6 +31,7 @@ from brojepa import config as knobs
 from brojepa.cli import main
 from brojepa.cli.parser import Parser
 from brojepa.errors import Interrupted
+from brojepa.runs.finding import runs_under
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -44,6 +45,11 @@ OF_THE_PATH = ("world", "config_hash")  # of a result: a world of one's own is n
 NOT_KEPT = ("slow.", "target.")  # tensors that training needs and prediction does not
 
 # Runs
+
+
+def committed() -> list[brojepa.Run]:
+    """The runs in results/."""
+    return [*runs_under(ROOT / "results", [])]
 
 
 SMALL: dict[str, Any] = {

@@ -25,7 +25,7 @@ def interface() -> dict[str, Any]:
         "commands": {command: observe.flags(command) for command in observe.COMMANDS},
         "fields": observe.fields(),
         "presets": observe.presets(),
-        "committed_runs": len(list((observe.ROOT / "results").rglob("config.json"))),
+        "committed_runs": len(observe.committed()),
     }
 
 

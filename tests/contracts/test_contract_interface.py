@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 from typing import Any
 
 import observe
@@ -19,7 +18,6 @@ from brojepa import errors
 RECORDED = json.loads(observe.RECORDED.read_text())
 GONE = {"train": "reporter keyword_only None"}
 """Parameters that others have replaced: `callbacks` takes any number of them."""
-COMMITTED = sorted((observe.ROOT / "results").rglob("config.json"))
 
 
 def test_public_names_stay():
@@ -81,17 +79,16 @@ def test_presets_and_their_hashes_stay():
 
 
 def test_committed_runs_are_named_by_their_configs():
-    """The hash of every committed config is the one its run wrote down, and its directory is where it would go."""
-    assert len(COMMITTED) >= RECORDED["committed_runs"]
-    for file in COMMITTED:
-        header, result = json.loads(file.read_text()), json.loads(file.with_name("result.json").read_text())
-        config = brojepa.Config.from_dict(header["config"])
-        assert config.hash == result["config_hash"], file
-        name = file.parents[1].name
-        assert config.hash == name or not re.fullmatch("[0-9a-f]{8}", name), file
-        assert config.replace(**header["config"]) == config, file
-        at = brojepa.Run.locate(observe.ROOT / "results", config, header["preset"], header["seed"]).path
-        assert at == file.parent
+    """The hash of every committed config is the one its run wrote down, and names the directory it would go to."""
+    runs = observe.committed()
+    assert len(runs) >= RECORDED["committed_runs"]
+    for run in runs:
+        header, config = run.header, run.config
+        assert config.hash == run.result["config_hash"], run
+        assert config.replace(**header["config"]) == config, run
+        at = brojepa.Run.locate("results", config, header["preset"], header["seed"]).path
+        assert at.parts[2:] == (at.parts[2], f"seed-{header['seed']}")
+        assert at.parts[2] in (config.hash, str(header["preset"]).partition("/")[2]), run
 
 
 def test_errors_keep_their_exit_codes():

@@ -29,6 +29,7 @@ from brojepa.groups import SO3, parse
 from brojepa.models import Task
 from brojepa.runs import checkpoint, loading
 from brojepa.runs.find import packed
+from brojepa.runs.finding import runs_under
 from brojepa.training import train
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -257,8 +258,8 @@ def untrained(directory: Path, wanted: brojepa.Config, facts: dict[str, Any]) ->
 @pytest.mark.parametrize("name", ["mnist/bro-resnet18-mfr-fixed", "mnist/best", "pose/fast", "rotation/fast"])
 def test_presets_export_at_full_size(name, form, tmp_path):
     """Untrained; the facts are those of the committed runs of their worlds."""
-    header = json.loads(next((ROOT / "results" / name.partition("/")[0]).rglob("config.json")).read_text())
-    run = untrained(tmp_path, brojepa.preset(name), header["world"])
+    committed = next(runs_under(ROOT / "results" / name.partition("/")[0], []))
+    run = untrained(tmp_path, brojepa.preset(name), committed.header["world"])
     about = brojepa.export(run, tmp_path / "away", form)
     print(name, form, {graph: about["graphs"][graph]["largest_difference"] for graph in about["graphs"]})
     assert max(each["largest_difference"] for each in about["graphs"].values()) <= 1e-5

@@ -138,7 +138,7 @@ def test_per_action_needs_run_directories(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text(report.runs(tmp_path / "b").csv())
     done = cli("report", tmp_path / "b.csv", "--per-action")
     assert (done.code, done.out) == (2, "")
-    assert "accuracies per action are in result.json only: give run directories" in done.err
+    assert "a CSV has no accuracies per action" in done.err
     done = cli("report", tmp_path / "a", tmp_path / "b.csv", "--per-action")
     assert (done.code, done.err) == (0, "brojepa: 1 run from CSV without accuracies per action left out\n")
 
