@@ -26,7 +26,7 @@ WORLDS = ("mnist", "emnist", "torus", "pairs", "rotation", "dihedral", "pose")
 ANGLE_STARTS = ("random", "spectral")
 LARGEST = 4096  # pixels, a side of an image that is resized
 ROTATIONS = ("sfr-fixed", "sfr-learned", "mfr-fixed", "mfr-learned")
-LARGEST_SIZES = {"width": 128, "latent": 65_536, "walk": 1_024, "shift": LARGEST}  # beyond these no memory suffices
+LARGEST_SIZES = {"width": 128, "pool": 64, "latent": 65_536, "walk": 1_024, "shift": LARGEST}  # beyond these no memory suffices
 LARGEST_ANGLE = 1e3  # radians; float32 rounds what is far above to another angle
 EMBEDDINGS = ("additive", "lookup", "linear", "fourier", "hybrid")
 
@@ -137,6 +137,9 @@ class Config:
     method: Literal["jepa", "supervised"] = knob("jepa", "regress latents, or classify the next state", "model")
     encoder: Encoder = knob("mlp", "image -> latent")
     width: int = knob(1, "channels of the cnn, as a multiple of 24, 48, 96 and 96")
+    pool: int = knob(
+        3, "places a side that the cnn's last layer tells apart; more, up to a quarter of the image, tell poses better"
+    )
     latent: int = knob(64, "latent dimension; even for rotations")
     standardise: bool = knob(False, "end the encoder with a batch norm: latents of mean 0 and variance 1")
     normalise: bool = knob(False, "L2-normalise latents, separately in each irrep block")
@@ -215,7 +218,7 @@ class Config:
             object.__setattr__(self, "size", str(sides[0]) if sides[0] == sides[1] else f"{sides[0]}x{sides[1]}")
         for f in dataclasses.fields(self):
             object.__setattr__(self, f.name, _typed(f.name, getattr(self, f.name)))
-        for name in ("width", "latent", "epochs", "repeat", "batch_size", "validation", "walk", "views"):
+        for name in ("width", "pool", "latent", "epochs", "repeat", "batch_size", "validation", "walk", "views"):
             self._at_least(name, 2 if name in ("batch_size", "latent", "views") else 1)
         for name, most in LARGEST_SIZES.items():
             if getattr(self, name) > most:
@@ -247,6 +250,8 @@ class Config:
             raise RequestError(f"--warp must be in [0, 0.5], got {self.warp}: 0.1 turns by up to about 6 degrees")
         if self.width > 1 and self.encoder != "cnn":
             raise RequestError(f"--width {self.width} is for --encoder cnn, got --encoder {self.encoder}")
+        if self.pool != 3 and self.encoder != "cnn":
+            raise RequestError(f"--pool {self.pool} is for --encoder cnn, got --encoder {self.encoder}")
         if self.irreps and self.action != "mfr-fixed":
             raise RequestError(f"--irreps {self.irreps!r} is for --action mfr-fixed, got --action {self.action}")
         if self.walk > 1 and self.every_action:

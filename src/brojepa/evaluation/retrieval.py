@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from brojepa.evaluation import equivariance
+from brojepa.evaluation import equivariance, refine
 from brojepa.evaluation.accuracy import ROWS, evaluating
 from brojepa.evaluation.collapse import collapse_signs
 from brojepa.evaluation.evaluator import Evaluator, evaluator
@@ -25,6 +25,7 @@ from brojepa.groups import Element
 from brojepa.models import Model
 from brojepa.worlds import Batch, PoseWorld, Split
 
+SAMPLE = 64  # views that tell how long one takes
 LATENTS = 2**21  # entries of the prediction-by-candidate matrix held at once
 
 
@@ -166,13 +167,35 @@ class RetrievalEvaluator(Evaluator):
     def test(self, model: Model, train: Split) -> dict[str, Any]:
         with evaluating(model):
             measured = self._measure(model, self.world.test, 0, lambda share: self.done("model", share))
+            if self.world.views:
+                measured["retrieval"]["refined"] = self._refined(model)
             measured["equivariance"] = self._equivariance(model, train, measured["retrieval"])
+            self.done("equivariance", 1.0)
         if self.test_actions and not self.world.views:
             pixels = ByPixels(self.world, model.device)
             things, done = self.world.test, lambda share: self.done("pixels", share)
             found = retrieve(pixels, self.world, things, self.test_actions, done=done)
             measured["retrieval"]["ceiling"] = found.summary(list(range(len(self.test_actions))))
         return measured
+
+    def _refined(self, model: Model, things: int | None = None) -> dict[str, Any]:
+        """The errors that are left where the search goes on around the candidate found, for some of the actions."""
+        world, group, by = self.world, self.world.group, ByModel(model)
+        sets = [refine.some_actions(actions) for actions in (self.train_actions, self.test_actions)]
+        k = group.tensor([*sets[0], *sets[1]]).to(by.device)
+        generator = torch.Generator().manual_seed(0)
+        count, found = len(world.test) if things is None else things, []
+        for i in range(count):
+            thing = world.test[torch.tensor([i])].to(by.device)
+            start = context_poses(world, generator).to(by.device)
+            goal = by.predict(world.show(_again(thing, len(start)), start), k)
+            true = group.compose(k, start[:, None])
+            error = refine.errors(by.read, world, thing, goal.flatten(0, 1), true.flatten(0, 1), ROWS)
+            found.append(error.view(goal.shape[:2]))
+            self.done("refined", (i + 1) / count)
+        error = torch.cat(found).cpu()
+        seen, unseen = error[:, : len(sets[0])].flatten(), error[:, len(sets[0]) :].flatten()
+        return refine.block(seen, unseen, equivariance.degrees_per_gap(group))
 
     def _equivariance(self, model: Model, train: Split, found: dict[str, Any]) -> dict[str, Any]:
         """Probes are fitted on training things in poses drawn at random, and read test things in others."""
@@ -206,9 +229,24 @@ class RetrievalEvaluator(Evaluator):
         expected = {}
         with evaluating(model):
             expected["model"] = self._seconds(ByModel(model), [*self.train_actions, *self.test_actions])
+            shown = self._shown(model)
+            if self.world.views:
+                actions = sum(len(refine.some_actions(a)) for a in (self.train_actions, self.test_actions))
+                each = len(self.world.candidates) + 12 * len(refine.STEPS) * self.world.contexts * actions
+                expected["refined"] = shown * len(self.world.test) * each
+            expected["equivariance"] = shown * (2 * equivariance.VIEWS + equivariance.THINGS * equivariance.POSES)
         if self.test_actions and not self.world.views:
             expected["pixels"] = self._seconds(ByPixels(self.world, model.device), list(self.test_actions))
         return expected
+
+    def _shown(self, model: Model) -> float:
+        """Seconds that a view takes to be shown and encoded."""
+        few, generator = torch.arange(SAMPLE) % len(self.world.test), torch.Generator().manual_seed(0)
+        poses, times = self.world.group.sample(SAMPLE, generator), [time.perf_counter()]
+        for _ in range(2):  # the first is slower
+            self._latents(model, self.world.test, few, poses).sum().item()
+            times.append(time.perf_counter())
+        return (times[2] - times[1]) / SAMPLE
 
     def _seconds(self, by: ByModel | ByPixels, actions: list[Element]) -> float:
         """How long all things will take, by the last of a few."""

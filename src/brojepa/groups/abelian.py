@@ -190,6 +190,9 @@ class SO2(Abelian):
     def sample(self, count: int, generator: torch.Generator | None = None) -> Tensor:
         return 360 * torch.rand(count, generator=generator)
 
+    def around(self, a: Tensor, degrees: float) -> Tensor:
+        return self.compose(a[..., None], torch.tensor([-degrees, degrees], device=a.device))
+
     def irreps(self, highest: int | None = None) -> tuple[Irrep, ...]:
         return tuple(self._irrep((f,), line=f == 0) for f in range((8 if highest is None else highest) + 1))
 

@@ -141,6 +141,10 @@ class Group:
             raise NotImplementedError
         return self.elements[torch.randint(self.order, (count,), generator=generator)]
 
+    def around(self, a: Tensor, degrees: float) -> Tensor:
+        """Elements this far from a, on all sides, [..., count, *shape]; a itself where a group has no such steps."""
+        return a[..., None] if not self.shape else a[..., None, :]
+
     def coordinates(self, a: Tensor) -> Tensor:
         """The element as numbers that a network can read, and that add up where that makes sense: [..., count]."""
         return a.float() if self.shape else a.float()[..., None]

@@ -58,6 +58,17 @@ class SO3(Group):
         parts = (inner * first.sin(), inner * first.cos(), outer * second.sin(), outer * second.cos())
         return torch.stack(parts, -1).float()
 
+    def around(self, a: Tensor, degrees: float) -> Tensor:
+        """After `a`, a turn by so many degrees about each of 12 axes: the middles of a cube's edges, so that turns by
+        these steps lie as densely packed as balls do."""
+        edges = [(i, j, s, t) for i in range(3) for j in range(i) for s in (1, -1) for t in (1, -1)]
+        axes = torch.zeros(len(edges), 3, device=a.device)
+        for row, (i, j, s, t) in enumerate(edges):
+            axes[row, i], axes[row, j] = s * math.sqrt(0.5), t * math.sqrt(0.5)
+        half = math.radians(degrees) / 2
+        turns = torch.cat((torch.full((len(axes), 1), math.cos(half), device=a.device), math.sin(half) * axes), 1)
+        return self.compose(turns, a[..., None, :])
+
     def candidates(self) -> Tensor:
         return torch.cat((self.identity[None], self.grid(CANDIDATES)))
 

@@ -62,8 +62,8 @@ def _encoder(config: Config, task: Task) -> own.Encoder | Pixels | MLP | CNN | R
         return own.Encoder(config.encoder, task.shape, config.latent, config.standardise)
     if config.method == "supervised" and config.encoder == "mlp" and config.action in EMBEDDINGS:
         return Pixels(task.shape)
-    width = {"width": config.width} if config.encoder == "cnn" else {}
-    encoder = ENCODERS[config.encoder](task.shape, config.latent, config.standardise, **width)
+    sizes = {"width": config.width, "pool": config.pool} if config.encoder == "cnn" else {}
+    encoder = ENCODERS[config.encoder](task.shape, config.latent, config.standardise, **sizes)
     for weight in encoder.parameters():
         if weight.ndim == 4:
             weight.data = weight.data.to(memory_format=torch.channels_last)

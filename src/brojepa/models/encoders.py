@@ -54,16 +54,16 @@ def conv(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
 
 
 class CNN(nn.Module):
-    """A 4x4 stride-2 stem and three 3x3 convolutions with batch norm, pooled to 3x3 (more along a longer side) and
-    projected. Channels are 24, 48, 96 and 96, times `width`."""
+    """A 4x4 stride-2 stem and three 3x3 convolutions with batch norm, pooled to 3x3 (`pool`; more along a longer side)
+    and projected. Channels are 24, 48, 96 and 96, times `width`."""
 
-    def __init__(self, shape: Shape, dim: int, standardise: bool = False, width: int = 1) -> None:
+    def __init__(self, shape: Shape, dim: int, standardise: bool = False, width: int = 1, pool: int = 3) -> None:
         super().__init__()
         if min(shape[1:]) < 2:
             raise RequestError(f"images of {shape[1]} x {shape[2]} are too small for the cnn: use --encoder mlp")
         self.dim = dim
         a, b, c, d = (width * channels for channels in (24, 48, 96, 96))
-        pooled = tuple(3 * side // min(shape[1:]) for side in shape[1:])
+        pooled = tuple(pool * side // min(shape[1:]) for side in shape[1:])
         self.features = nn.Sequential(
             conv(shape[0], a, 4, 2), nn.BatchNorm2d(a), nn.ReLU(),
             conv(a, b, 3), nn.MaxPool2d(2, ceil_mode=True), nn.BatchNorm2d(b), nn.ReLU(),
