@@ -250,8 +250,6 @@ class Config:
             raise RequestError(f"--warp must be in [0, 0.5], got {self.warp}: 0.1 turns by up to about 6 degrees")
         if self.width > 1 and self.encoder != "cnn":
             raise RequestError(f"--width {self.width} is for --encoder cnn, got --encoder {self.encoder}")
-        if self.pool != 3 and self.encoder != "cnn":
-            raise RequestError(f"--pool {self.pool} is for --encoder cnn, got --encoder {self.encoder}")
         if self.irreps and self.action != "mfr-fixed":
             raise RequestError(f"--irreps {self.irreps!r} is for --action mfr-fixed, got --action {self.action}")
         if self.walk > 1 and self.every_action:

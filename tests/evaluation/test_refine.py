@@ -56,7 +56,7 @@ def test_an_exact_model_errs_by_the_grid_before_and_hardly_after():
     found = refine.refine(GROUP, latents, latents(true), coarse)
     assert 7 < float(GROUP.distance(coarse, true).median()) < 8.5
     assert float(GROUP.distance(found, true).median()) < 1
-    assert float(GROUP.distance(found, true).max()) < 4
+    assert float(GROUP.distance(found, true).max()) < 6
 
 
 def test_a_model_that_turns_too_far_is_off_by_just_that():

@@ -323,13 +323,15 @@ def test_a_digit_and_a_letter_are_a_torus_of_their_own_cycles(letters):
 def test_objects_in_space_train_and_are_measured(cli, tmp_path, monkeypatch):
     for name, value in {"OBJECTS": 2, "VIEWS": 64, "SIZE": 12, "GRID": 40, "TURNS": 5, "STARTS": 2}.items():
         monkeypatch.setattr(derived, name, value)
-    words = ["--encoder", "mlp", "--epochs", "1", "--batch-size", "16", "--walk", "3", "--json"]
-    outcome = cli("train", "pose/fast", *words, "--out", str(tmp_path))
-    assert outcome.code == 0, outcome.err
-    result = json.loads(outcome.out.splitlines()[-1])
-    assert result["zero_shot_kind"] == "strict"
-    assert result["retrieval"]["candidates"] == 40
-    assert 0 < result["retrieval"]["zero_shot"]["median_error"] <= 180
+    words = ["--encoder", "mlp", "--epochs", "1", "--batch-size", "16", "--json", "--out", str(tmp_path)]
+    for target in (["--target", "relaxed", "--walk", "1", "--views", "4"], ["--target", "sampled", "--walk", "3"]):
+        outcome = cli("train", "pose/fast", *words, *target)
+        assert outcome.code == 0, outcome.err
+        result = json.loads(outcome.out.splitlines()[-1])
+        assert result["zero_shot_kind"] == "strict"
+        assert result["retrieval"]["candidates"] == 40
+        assert 0 < result["retrieval"]["zero_shot"]["median_error"] <= 180
+        assert 0 < result["retrieval"]["refined"]["zero_shot"]["median_error"] <= 180
 
 
 TORUS, FLIPPED, SMALL = ["--world", "torus:TINY,TINY"], ["--world", "dihedral:TINY"], ["--world", "DIGITS"]

@@ -8,6 +8,8 @@ retrieval error (PRE).
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,6 +26,7 @@ from brojepa.worlds import Batch, Split, Views, ViewWorld
 PAIRS = 200_000  # pairs of views that are measured at most, as many of each thing
 VALIDATED = 20_000  # the same after an epoch
 HORIZON = 10  # steps of a recording that are composed at most
+SAMPLE, TENTH = 64, 10  # views, and a share of the pairs, that tell how long all will take
 ENTRIES = 2**21  # of the pair-by-view matrix held at once
 
 
@@ -39,9 +42,25 @@ class ViewEvaluator(Evaluator):
 
     def test(self, model: Model, train: Split) -> dict[str, Any]:
         with evaluating(model):
-            measured = self.measure(model, self.world.test, PAIRS)
+            measured = self.measure(model, self.world.test, PAIRS, lambda share: self.done("pairs", share))
             assert isinstance(train, Views)
-            return measured | {"equivariance": self._equivariance(model, train, measured["retrieval"])}
+            measured["equivariance"] = self._equivariance(model, train, measured["retrieval"])
+            self.done("equivariance", 1.0)
+            return measured
+
+    def sample(self, model: Model, train: Split) -> dict[str, float]:
+        """From a tenth of the pairs of one thing."""
+        views = self.world.test
+        things = views.states.unique()
+        one = views.of(things[:1])
+        few = one[torch.arange(min(len(one), SAMPLE))]
+        with evaluating(model):
+            _latents(model, few)
+            encode = _seconds(lambda: _latents(model, few)) / len(few)
+            looked_up = _seconds(lambda: measure_thing(model, self.world, one, max(1, PAIRS // len(things) // TENTH)))
+        pairs = TENTH * max(0.0, looked_up - encode * len(one)) * len(things)
+        probed = min(len(views), 3 * equivariance.VIEWS)
+        return {"pairs": encode * len(views) + pairs, "equivariance": encode * probed}
 
     def _equivariance(self, model: Model, train: Views, found: dict[str, Any]) -> dict[str, Any]:
         """Probes are fitted on views of training things and read those of test things; where these are the same, on
@@ -64,11 +83,15 @@ class ViewEvaluator(Evaluator):
         orbits = test[_some_orbits(test.states)]
         return result | equivariance.disentanglement(model, _latents(model, orbits), orbits.poses, orbits.states)
 
-    def measure(self, model: Model, views: Views, most: int) -> dict[str, Any]:
-        """On up to `most` pairs of views, what `test` measures."""
+    def measure(
+        self, model: Model, views: Views, most: int, done: Callable[[float], None] = lambda share: None
+    ) -> dict[str, Any]:
+        """On up to `most` pairs of views, what `test` measures. `done` is told the share of things looked at."""
         world, group = self.world, self.world.group
-        things = views.states.unique()
-        found = [measure_thing(model, world, views.of(thing[None]), max(1, most // len(things))) for thing in things]
+        things, found = views.states.unique(), []
+        for i, thing in enumerate(things):
+            found.append(measure_thing(model, world, views.of(thing[None]), max(1, most // len(things))))
+            done((i + 1) / len(things))
         rank, error, k, steps, share = (torch.cat(part) for part in zip(*found, strict=True))
         seen = steps == 1 if world.recorded is not None else world.trained(k, self.train_actions)
         still = group.distance(k, torch.as_tensor(group.identity, dtype=group.dtype).expand(k.shape)) <= SAME
@@ -98,6 +121,12 @@ class ViewEvaluator(Evaluator):
             "error_per_action": {name: row["median_error"] for name, row in by_action.items()},
             "chance": float(share.double().mean()),
         }  # fmt: skip
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
 
 
 def _latents(model: Model, views: Views) -> Tensor:
