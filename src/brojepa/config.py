@@ -26,7 +26,13 @@ WORLDS = ("mnist", "emnist", "torus", "pairs", "rotation", "dihedral", "pose")
 ANGLE_STARTS = ("random", "spectral")
 LARGEST = 4096  # pixels, a side of an image that is resized
 ROTATIONS = ("sfr-fixed", "sfr-learned", "mfr-fixed", "mfr-learned")
-LARGEST_SIZES = {"width": 128, "pool": 64, "latent": 65_536, "walk": 1_024, "shift": LARGEST}  # beyond these no memory suffices
+LARGEST_SIZES = {
+    "width": 128,
+    "pool": 64,
+    "latent": 65_536,
+    "walk": 1_024,
+    "shift": LARGEST,
+}  # beyond these no memory suffices
 LARGEST_ANGLE = 1e3  # radians; float32 rounds what is far above to another angle
 EMBEDDINGS = ("additive", "lookup", "linear", "fourier", "hybrid")
 

@@ -146,3 +146,18 @@ def test_a_run_on_views_that_was_cut_goes_on_bit_for_bit(tmp_path, monkeypatch):
     one, other = (load_file(run.model_file) for run in (whole, resumed))
     assert one.keys() == other.keys()
     assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+def test_the_time_that_measuring_takes_counts_all_its_parts():
+    world, _, _ = latents_world()
+    config = brojepa.preset("own/auto").replace(encoder="mlp", target="sampled", latent=8, precision="float32")
+    model = brojepa.build(config, brojepa.Task.of(world), torch.Generator().manual_seed(0))
+    measures, heard = ViewEvaluator(world, *world.action_sets(Config(train_actions=(-1, 1)))), []
+    measures.listener = heard.append
+    assert measures.estimate(model, world.train) > 0
+    assert list(measures.expected) == ["pairs", "equivariance"]
+    assert min(measures.expected.values()) > 0
+    measures.test(model, world.train)
+    assert len(heard) == 3 + 1
+    assert heard == sorted(heard)
+    assert heard[-1] == pytest.approx(1)

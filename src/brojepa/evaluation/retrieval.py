@@ -178,13 +178,13 @@ class RetrievalEvaluator(Evaluator):
             measured["retrieval"]["ceiling"] = found.summary(list(range(len(self.test_actions))))
         return measured
 
-    def _refined(self, model: Model, things: int | None = None) -> dict[str, Any]:
+    def _refined(self, model: Model) -> dict[str, Any]:
         """The errors that are left where the search goes on around the candidate found, for some of the actions."""
         world, group, by = self.world, self.world.group, ByModel(model)
         sets = [refine.some_actions(actions) for actions in (self.train_actions, self.test_actions)]
         k = group.tensor([*sets[0], *sets[1]]).to(by.device)
         generator = torch.Generator().manual_seed(0)
-        count, found = len(world.test) if things is None else things, []
+        count, found = len(world.test), []
         for i in range(count):
             thing = world.test[torch.tensor([i])].to(by.device)
             start = context_poses(world, generator).to(by.device)

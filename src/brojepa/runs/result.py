@@ -71,6 +71,13 @@ def _retrieval(found: dict[str, Any]) -> list[str]:
             lines.append(
                 f"  {where} {five}MRR {mrr:.4f}, error of the pose found: median {median:.4g}, mean {mean:.4g}{pre}"
             )
+    for name in ("seen", "zero_shot"):
+        if rest := (found.get("refined") or {}).get(name):
+            where = name.replace("_", "-")
+            lines.append(
+                f"  {where:<10} refined between the candidates: median {rest['median_error']:.4g}, "
+                f"mean {rest['mean_error']:.4g}"
+            )
     if found.get("by_steps"):
         hits = " ".join(f"{steps}: {row['hit1']:.3f}" for steps, row in found["by_steps"].items())
         lines.append(f"  steps composed into one action, and how often the frame is found: {hits}")
