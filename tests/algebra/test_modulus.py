@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brojepa.algebra.modulus import evidence, explained, indistinguishable, infer_modulus, nearest_harmonics
+from brojepa.algebra.spacing import largest_slope
 from brojepa.groups import Cyclic
 from brojepa.training.display import angles_text
 
@@ -97,12 +99,15 @@ def crowded(rng: np.random.Generator) -> np.ndarray:
     return rng.uniform(start, start + width, 32)
 
 
-def spaced(count: int, largest: float = np.pi, anywhere: bool = False, flipped: bool = False) -> Draw:
-    """Multiples of any angle, in float32; from any start; of any signs."""
+def spaced(
+    count: int, largest: float = np.pi, anywhere: bool = False, flipped: bool = False, noise: float = 0.0
+) -> Draw:
+    """Multiples of any angle, in float32; from any start; of any signs; with errors."""
 
     def draw(rng: np.random.Generator) -> np.ndarray:
         angles = np.arange(1, count + 1) * rng.uniform(0, largest) + anywhere * rng.uniform(0, 2 * np.pi)
         angles = angles * rng.choice([-1, 1], count) if flipped else angles
+        angles = angles + rng.normal(0, noise, count)
         return angles.astype(np.float32).astype(float)
 
     return draw
@@ -134,6 +139,11 @@ FAMILIES: dict[str, tuple[Draw, set[int | None]]] = {
     "spaced, flipped": (spaced(32, flipped=True), {None}),
     "spaced from anywhere": (spaced(32, anywhere=True), {None}),
     "few spaced": (spaced(8), {None}),
+    "spaced, with errors": (spaced(32, noise=0.001), {None}),
+    "spaced and flipped, with errors": (spaced(16, flipped=True, noise=0.001), {None}),
+    "few spaced, with errors": (spaced(8, noise=0.001), {None}),
+    "few spaced from anywhere, with errors": (spaced(8, anywhere=True, noise=0.001), {None}),
+    "five spaced, with errors": (spaced(5, noise=0.001), {None}),
     "clusters": (clusters, {None}),
     "a cluster beside ten states": (unconverged(0.001, 6), {None, 10}),
     "two clusters beside ten states": (unconverged(0.001, 3, 3), {None, 10}),
@@ -160,10 +170,11 @@ def test_fixed_harmonics_are_recognised_up_to_300(planes):
 @pytest.mark.parametrize(
     ("least", "most", "planes", "noise", "share"),
     [(7, 60, 32, 0.0015, 0.99), (60, 300, 32, 0.0015, 0.97), (10, 10, 32, 0.005, 0.99), (26, 26, 32, 0.005, 0.98)]
-    + [(10, 10, planes, 0.0011, share) for planes, share in [(4, 0.9), (5, 0.97), (6, 0.98), (8, 0.99)]],
+    + [(10, 10, planes, 0.0011, share) for planes, share in [(4, 0.86), (5, 0.93), (6, 0.94), (8, 0.95)]],
 )
 def test_learned_harmonics_are_recognised(least, most, planes, noise, share):
-    """Harmonics drawn at random, with errors of up to the noise. A draw may be of a shorter cycle."""
+    """Harmonics drawn at random, with errors of up to the noise. A draw may be of a shorter cycle. Of few planes, some
+    draws are neighbours, as 1, 2, 3 and 4: with errors these may be multiples of any angle, and are left open."""
     rng = np.random.default_rng(planes)
     right = 0
     for _ in range(200):
@@ -211,3 +222,36 @@ def test_training_tells_distances_as_shares_of_the_gap():
         "2 of 2 angles near a multiple of 2π/10 (largest distance 0.0011, 0.0035 of half the gap); multiples 1, 4"
     )
     assert angles_text([1.5 * many - 1e-6, 4 * many], Cyclic(300)).startswith("1 of 2 angles near a multiple of 2π/300")
+
+
+def test_neighbouring_multiples_with_errors_are_left_open_and_exact_ones_are_not():
+    """1 to 8 times 2 pi / 10 is 1 to 8 times an angle near it as well, unless it is too near for that."""
+    first = 2 * np.pi / 10 * np.arange(1, 9)
+    rng = np.random.default_rng(0)
+    assert explained(first)[0] == 10
+    assert {explained(first + rng.normal(0, 0.001, 8))[2] for _ in range(20)} == {"many"}
+    apart = 2 * np.pi / 10 * np.array([1, 1, 1, 3, 4, 4, 5, 5])
+    assert {infer_modulus(apart + rng.normal(0, 0.001, 8))[0] for _ in range(20)} == {10}
+    signs = rng.choice([-1, 1], 8)
+    assert explained(signs * rng.permutation(first) + rng.normal(0, 0.001, 8))[0] is None
+
+
+@checked
+@given(st.integers(3, 40), st.integers(2, 6), st.integers(0, 2**32 - 1))
+def test_the_order_taken_puts_the_spacing_farthest_away(n, count, seed):
+    """Against all orders and signs: no way to number the angles has a larger slope."""
+    rng = np.random.default_rng(seed)
+    slots = np.arange(1, count + 1) * int(rng.integers(1, n)) % n
+    classes = np.minimum(slots, n - slots)
+    signs = np.where(slots == classes, 1, -1)
+    weights, errors = np.arange(1, count + 1), rng.normal(0, 1, count)
+    best = 0.0
+    for order in permutations(range(count)):
+        if (classes[list(order)] == classes).all():
+            products = signs[list(order)] * weights[list(order)] * errors
+            free = (classes == 0) | (2 * classes == n)
+            most = np.where(free, np.abs(products), products).sum()
+            least = np.where(free, -np.abs(products), products).sum()
+            best = max(best, most, -least)
+    found = largest_slope(signs * weights, classes, errors, classes, n)
+    assert found == pytest.approx(best / (weights**2).sum())

@@ -11,7 +11,7 @@ believed only where four other stories would look like it less often than 1 time
    witnesses, these alone must speak for n: chance u' ** K', with u' the largest share among them.
 3. **The angles are equally spaced, by anything.** Multiples of one angle are one witness, however many: if the first J
    multiples have shares of at most u, that angle has one of at most u / J.
-4. **They are equally spaced, and do not start at 0.** Then spacing and start are two witnesses.
+4. **They are equally spaced, and do not start at 0.** Then spacing and start are two witnesses (`spacing.py`).
 
 Nor is it believed where angles that were passed over as strays may be what makes the cycle longer (`_longer`).
 
@@ -28,6 +28,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from brojepa.algebra.spacing import spaced
+
 LARGEST = 360  # moduli that are tried
 NEAR = 0.02  # radians; angles nearer than this to 0 do not turn
 FINEST = 2.0**-23  # the error of an angle in float32, as a share of it
@@ -36,8 +38,6 @@ STRAYS = 1 / 8  # the share of angles that may belong to no cycle
 FITS = 0.5  # angles with larger shares are no harmonics
 LONE = 1 / 12  # odds that one witness of at most three has not converged, to that it is a harmonic as the others are
 LONGER = 0.02  # odds, from which on strays may be the harmonics that make the cycle longer
-LOOSE = 0.03  # odds of any multiples of any angle, with errors, to harmonics of a cycle, times the cycle's length
-EXACT = 30  # equal spacing must explain angles this many times better than the cycle does
 SETTLED = 0.1  # an angle nearer to a harmonic than this share of half the gap between harmonics has settled there
 
 Angles = Sequence[float] | np.ndarray
@@ -94,7 +94,8 @@ def explained(angles: Angles, largest: int = LARGEST) -> tuple[int | None, float
             chance = max(chance, _shorter(values, fit))
         if chance < DOUBT:
             longer = _longer(values, fit, largest)
-            chance = max(chance, price * _spaced(values, fit), longer / (1 + longer) if longer > LONGER else 0.0)
+            longer = longer / (1 + longer) if longer > LONGER else 0.0
+            chance = max(chance, price * _spaced(values, fit, DOUBT / price), longer)
             if chance >= DOUBT:
                 return None, 1 - min(1.0, chance), "many"
         least = min(least, chance)
@@ -209,97 +210,10 @@ def _longer(angles: np.ndarray, fit: Fit, largest: int) -> float:
     return odds
 
 
-def _spaced(angles: np.ndarray, fit: Fit) -> float:
-    """The chance that angles which are equally spaced by anything look like n, far less if these are not so.
-
-    They are if a shift leads from each angle to another, but for a few, far more exactly than n fits; or if the
-    multiples that n takes them for are so regular that multiples drawn at random would not be.
-    """
-    n, far = fit.n, np.abs(nearest_harmonics(angles, fit.n)[1])
-    kept = angles[np.argsort(far, kind="stable")[: len(angles) - int(STRAYS * len(angles))]]
-    signed, distances = nearest_harmonics(kept, n)
-    share = max(float(np.abs(distances).max()), float(_finest(kept).max())) * n / math.pi
-    units = [u for u in range(1, n // 2 + 1) if math.gcd(u, n) == 1] or [1]
-    both = np.concatenate([kept, -kept])
-    tolerance = max(share * math.pi / n / EXACT, 2 * float(_finest(kept).max()))
-    start, anywhere = share / len(kept), 2 * share**2 / len(kept)
-    if len(kept) >= 3 and not _shifts(both, tolerance):
-        reach, chance = _reach(signed, n, units)
-        start = share / reach * min(1.0, LOOSE / n / chance)
-    if len(kept) <= 3 or not _shifts(kept, tolerance):
-        length, chance = _window(signed, n, units)
-        anywhere = 2 * share**2 / length * min(1.0, LOOSE / n / chance)
-    return max(start, anywhere)
-
-
-def _shifts(angles: np.ndarray, tolerance: float) -> bool:
-    """Whether a shift of the circle leads from each angle to another one, but for the ends and one in eight."""
-    angles = np.sort(np.remainder(angles, 2 * math.pi))
-    count = len(angles)
-    least = count - 2 - count // 8 if count > 8 else count - 2
-    around = np.concatenate([angles - 2 * math.pi, angles, angles + 2 * math.pi])
-    for first in angles[: 1 + count // 8 + 1]:
-        shift = angles[angles - first > 2 * tolerance] - first
-        goal = np.remainder(angles[None, :] + shift[:, None], 2 * math.pi)
-        after = np.searchsorted(around, goal)
-        far = np.minimum(np.abs(around[after] - goal), np.abs(goal - around[after - 1]))
-        if ((far <= tolerance).sum(1) >= max(least, 1)).any():
-            return True
-    return False
-
-
-def _reach(multiples: np.ndarray, n: int, units: list[int]) -> tuple[int, float]:
-    """The least J for which the multiples are, for some unit u of Z_n, different ones of u, 2 u, ..., J u up to sign;
-    and the chance that so small a J is found for as many multiples drawn at random."""
-    turned = multiples[None, :] * np.array(units)[:, None] % n
-    turned = np.sort(np.minimum(turned, n - turned), axis=1)
-    nth = _occurrences(turned)
-    inside = (turned > 0) & (2 * turned < n)
-    values = np.where(
-        inside, np.where(nth % 2 == 0, nth // 2 * n + turned, (nth + 1) // 2 * n - turned), turned + nth * n
-    )
-    reach = max(1, int(values.max(1).min()))
-    k = np.arange(n // 2 + 1)
-    inner = (k > 0) & (2 * k < n)
-    room = np.maximum(0, (reach - k) // n + 1) + np.where(inner, np.maximum(0, (reach + k) // n), 0)
-    return reach, _chance_of_room(room, np.where(inner, 2, 1) / n, len(multiples), len(units))
-
-
-def _window(multiples: np.ndarray, n: int, units: list[int]) -> tuple[int, float]:
-    """The same for different ones of s + u, s + 2 u, ..., s + L u, with any start s, and any u."""
-    apart = math.gcd(n, *(multiples - multiples[0]).tolist())
-    if apart > 1:
-        multiples, n = (multiples - multiples[0]) % n // apart, n // apart
-        units = [u for u in units if 2 * u <= n and math.gcd(u, n) == 1] or [1]
-    turned = np.sort(multiples[None, :] * np.array(units)[:, None] % n, axis=1)
-    nth = _occurrences(turned)
-    ends = (turned[:, None, :] - turned[:, :, None]) % n + nth[:, None, :] * n
-    length = int(ends.max(2).min()) + 1
-    room = length // n + (np.arange(n) < length % n)
-    return length, _chance_of_room(room, np.full(n, 1 / n), len(multiples), n * len(units))
-
-
-def _occurrences(rows: np.ndarray) -> np.ndarray:
-    """How many equal values stand before each value of the sorted rows."""
-    place = np.broadcast_to(np.arange(rows.shape[1]), rows.shape)
-    fresh = np.concatenate([np.ones((len(rows), 1), bool), np.diff(rows, axis=1) != 0], axis=1)
-    return place - np.maximum.accumulate(np.where(fresh, place, 0), axis=1)
-
-
-def _chance_of_room(room: np.ndarray, weights: np.ndarray, count: int, tries: int) -> float:
-    """A bound on the chance that `count` draws of classes with these weights exceed no class's room, in any try.
-
-    The chance is count! times the coefficient of x ** count in the product of the truncated exponential series of
-    weight * x; a coefficient of a series without negative ones is at most its value at x over x ** count, for any x.
-    """
-    x = count * np.geomspace(0.5, 1e6, 60)
-    total = np.full(len(x), math.lgamma(count + 1)) - count * np.log(x)
-    for limit, weight in {*zip(room.tolist(), weights.tolist(), strict=True)}:
-        same = int(((room == limit) & (weights == weight)).sum())
-        powers = np.arange(limit + 1)
-        logs = powers * np.log(weight * x)[:, None] - np.array([math.lgamma(m + 1) for m in powers])
-        total += same * np.logaddexp.reduce(logs, axis=1)
-    return math.exp(max(-600.0, min(0.0, float(total.min()) + math.log(tries))))
+def _spaced(angles: np.ndarray, fit: Fit, doubt: float) -> float:
+    """The chance that angles which are equally spaced by anything look like n."""
+    multiples, distances = nearest_harmonics(angles, fit.n)
+    return spaced(angles, multiples, distances, fit.n, int(STRAYS * len(angles)), float(_finest(angles).max()), doubt)
 
 
 def _finest(angles: np.ndarray) -> np.ndarray:
