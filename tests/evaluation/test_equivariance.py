@@ -311,9 +311,11 @@ def test_the_poses_of_a_recording_start_anew_so_no_probe_reads_them():
     images = rng.integers(0, 256, (60, 8, 8)).astype(np.uint8)
     world = PoseWorld.from_recording("walk", images, np.ones(60, int), np.repeat(np.arange(3), 20), "Z12")
     model = helpers.model(Task.of(world), train_actions=(-1, 1), target="sampled").eval()
-    found = evaluator(world, (-1, 1), (2, 3)).test(model, world.train)["equivariance"]
+    measured = evaluator(world, (-1, 1), (2, 3)).test(model, world.train)
+    found = measured["equivariance"]
     assert found.keys() == {"error_ratio", "d_lsbd", "frequencies", "d_lsbd_of_action"}
     assert 0 < found["d_lsbd"] < 1
+    assert measured["trained_actions"] == ["-1", "+1"]  # the config says no more than "recorded"
 
 
 def test_evaluating_again_notices_another_number():

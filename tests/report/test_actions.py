@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers import ROOT, checked
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from reporting import Cli, line_of, write_run
 
 from brojepa import groups, report
+from brojepa.errors import RequestError, RunError
 from brojepa.presets import PRESETS
 from brojepa.report.actions import element, in_order
 
@@ -88,6 +91,42 @@ def test_within_counts_degrees_and_leaves_out_what_was_trained_on_in_words(tmp_p
     write_run(tmp_path, config, base="rotation/fast", per_action=measured, group="SO2")
     (row,) = report.table(tmp_path, within=10).rows()
     assert row["zero_shot"] == pytest.approx(0.5)
+
+
+def recording(out: Path, trained: list[str] | None) -> Path:
+    """A run on a recording, whose config does not say what was trained on."""
+    config = PRESETS["mnist/fast"].replace(world="walk.npz", train_actions=("recorded",))
+    measured = {"-1": 0.9, "+1": 0.9, "+2": 0.4, "+3": 0.6}
+    path = write_run(out, config, base="mnist/fast", per_action=measured, group="Z10")
+    file = path / "result.json"
+    extra = {} if trained is None else {"trained_actions": trained}
+    file.write_text(json.dumps(json.loads(file.read_text()) | extra))
+    return path
+
+
+def test_what_a_recording_was_trained_on_is_marked_and_not_held_out(tmp_path: Path) -> None:
+    recording(tmp_path, ["+1", "-1"])
+    marked = {row["action"]: row["trained"] for row in report.per_action(tmp_path).rows()}
+    assert marked == {"-1": True, "+1": True, "+2": False, "+3": False}
+    (row,) = report.table(tmp_path, within=3).rows()
+    assert row["zero_shot"] == pytest.approx(0.5)
+
+
+def test_a_recording_that_does_not_say_what_it_was_trained_on_is_not_called_held_out(tmp_path: Path) -> None:
+    recording(tmp_path, None)
+    view = report.per_action(tmp_path)
+    assert {row["trained"] for row in view.rows()} == {None}
+    assert "? not known" in view.markdown()
+    with pytest.raises(RequestError, match="within"):
+        report.table(tmp_path, within=3)
+
+
+@pytest.mark.parametrize("trained", ["+1", [1], {"+1": 1}])
+def test_trained_actions_of_another_kind_are_an_error_of_one_line(tmp_path: Path, trained: Any) -> None:
+    path = recording(tmp_path, trained)
+    with pytest.raises(RunError, match="trained_actions") as error:
+        report.per_action(tmp_path)
+    assert str(path / "result.json") in str(error.value)
 
 
 def test_the_committed_results_have_accuracies_per_action() -> None:

@@ -46,6 +46,8 @@ class ViewEvaluator(Evaluator):
             assert isinstance(train, Views)
             measured["equivariance"] = self._equivariance(model, train, measured["retrieval"])
             self.done("equivariance", 1.0)
+            if self.world.group.order is not None:  # a config may say "recorded", and what is done is also undone
+                measured["trained_actions"] = [self.world.group.write(k) for k in self.train_actions]
             return measured
 
     def sample(self, model: Model, train: Split) -> dict[str, float]:

@@ -29,6 +29,7 @@ from brojepa.runs.stored import SUFFIX, is_stored, stored_runs
 from brojepa.text import listed, plural
 
 METRICS = ("train", "seen", "zero_shot", "rollout", "knn")
+RECORDED = "recorded"  # what a config says where the steps of a recording are trained on
 NAMES = {config: name for name, config in PRESETS.items()}
 
 
@@ -64,6 +65,7 @@ class Record:
     source: str = field(compare=False)
     per_action: dict[str, float] | None = field(compare=False, default=None)
     group: str | None = field(compare=False, default=None)
+    trained: tuple[str, ...] | None = field(compare=False, default=None)
     run: Run | None = field(compare=False, default=None, repr=False)
 
     @property
@@ -96,16 +98,23 @@ class Record:
 
     @cached_property
     def _trained(self) -> frozenset[Hashable]:
-        return frozenset(element(word, self.group) for word in self.config.train_actions)
+        words = self.config.train_actions if self.trained is None else self.trained
+        return frozenset(element(word, self.group) for word in words)
 
-    def trained_on(self, action: str) -> bool:
-        """Whether an action of `per_action` is one of the training actions, in whatever words the config has them."""
-        return element(action, self.group) in self._trained
+    @property
+    def tells_trained(self) -> bool:
+        """Whether it says which actions were trained on: the config of a recording does not, nor do old results."""
+        return self.trained is not None or RECORDED not in self.config.train_actions
+
+    def trained_on(self, action: str) -> bool | None:
+        """Whether an action of `per_action` is one of the training actions, in whatever words these are written; None
+        where that is not known."""
+        return element(action, self.group) in self._trained if self.tells_trained else None
 
     @property
     def numbered(self) -> bool:
-        """Whether there are accuracies per action, and every action is a number."""
-        return bool(self.per_action) and None not in map(as_number, self.per_action)
+        """Whether there are accuracies per action, every action is a number, and it is known which were trained on."""
+        return bool(self.per_action) and None not in map(as_number, self.per_action) and self.tells_trained
 
     def within(self, size: int) -> Record:
         """The same with zero-shot over held-out actions of at most this size.
@@ -224,7 +233,13 @@ def _from_run(run: Run) -> Record:
         values = {**environment, **result, **result["metrics"]}
         stored = {name: _checked(name, values.get(name)) for name in _STORED}
         per_action = {action: float(value) for action, value in result.get("per_action", {}).items()}
-        known = {"per_action": per_action or None, "group": header["world"].get("group")}
+        trained = result.get("trained_actions")
+        if trained is not None and not (isinstance(trained, list) and all(isinstance(k, str) for k in trained)):
+            raise ValueError(f"trained_actions is {trained!r}")
+        known = {
+            "per_action": per_action or None, "group": header["world"].get("group"),
+            "trained": None if trained is None else tuple(trained),
+        }  # fmt: skip
     except (ValueError, TypeError, AttributeError) as error:
         raise RunError(f"{run.result_file} is not a run's result ({error}): train the run again") from None
     base = header.get("base") or header.get("preset")

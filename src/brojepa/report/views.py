@@ -13,6 +13,7 @@ from brojepa.report.statistics import CONFIDENCE, Paired, Summary, summarise
 
 MARKS = {"within": "=", "above": "↑", "below": "↓", None: ""}
 TITLES = {"zero_shot": "zero-shot", "knn": "k-NN"}
+TRAINED = {True: " *", False: "", None: " ?"}
 SIDE_BY_SIDE = 5  # lines in one grid of accuracies per action
 INTERVAL = f"{CONFIDENCE:.0%}".replace("%", " %")
 
@@ -167,7 +168,8 @@ class PerAction(View):
 
     @property
     def legend(self) -> str:
-        return "Mean ± sample standard deviation over seeds; * trained on."
+        unknown = any(row["trained"] is None for row in self.rows())
+        return "Mean ± sample standard deviation over seeds; * trained on" + (", ? not known." if unknown else ".")
 
     def grids(self, long_names: bool = False) -> list[Grid]:
         grids = []
@@ -185,7 +187,7 @@ class PerAction(View):
 
 
 def _accuracy(row: dict[str, Any] | None) -> str:
-    return plus_minus(row["mean"], row["std"]) + (" *" if row["trained"] else "") if row else NOTHING
+    return plus_minus(row["mean"], row["std"]) + TRAINED[row["trained"]] if row else NOTHING
 
 
 def _by_action(line: Line) -> list[dict[str, Any]]:
