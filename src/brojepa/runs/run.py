@@ -110,6 +110,8 @@ class Run:
             wrong = wrong or files.wrong_value(values, dict.fromkeys(values, NUMBER + NONE))
         table = {} if wrong else result.get("by_state", {})
         wrong = wrong or files.wrong_value(table, {"actions": LIST, "accuracy": LIST})
+        odd = [] if wrong else [k for k in table.get("actions", []) if not isinstance(k, str)]
+        wrong = wrong or (f"an action is {odd[0]!r:.60}" if odd else "")
         grids = {"angles": result.get("angles"), "accuracy": table.get("accuracy")} if not wrong else {}
         wrong = wrong or next((f"{k} is {v!r:.60}" for k, v in grids.items() if v is not None and not is_grid(v)), "")
         if wrong:
@@ -165,10 +167,8 @@ class Run:
         try:
             for number, row in enumerate(self._rows(), 1):
                 rows.append(row)
-                if wrong := _wrong(rows[-1], (), _ROW):
+                if wrong := wrong_epoch(row):
                     raise ValueError(f"line {number}: {wrong}")
-                if "angles" in rows[-1] and not is_grid(rows[-1]["angles"]):
-                    raise ValueError(f"line {number}: angles is {rows[-1]['angles']!r:.60}")
         except OSError as error:
             raise RunError(f"cannot read {self.metrics_file}: {error.strerror}") from None
         except (ValueError, RecursionError) as error:
@@ -249,8 +249,15 @@ _RESULT: files.Kinds = {
 _ENVIRONMENT: files.Kinds = {"precision": TEXT, "starts": LIST, "threads": COUNT}
 _ROW: files.Kinds = {
     "epoch": COUNT, "loss": NUMBER, "validation_loss": NUMBER, "seen": NUMBER + NONE, "zero_shot": NUMBER + NONE,
-    "angles": LIST,
+    "angles": LIST, "step": COUNT, "images_per_second": NUMBER, "variance": NUMBER, "latent_std": NUMBER,
+    "latent_scale": NUMBER, "effective_rank": NUMBER,
 }  # fmt: skip
+
+
+def wrong_epoch(row: Any, *required: str) -> str:
+    """What is wrong with a row of `metrics.jsonl`, in words; or nothing."""
+    wrong = _wrong(row, required, _ROW)
+    return wrong or ("" if is_grid(row.get("angles", [0])) else f"angles is {row['angles']!r:.60}")
 
 
 def _wrong(value: Any, required: tuple[str, ...], kinds: files.Kinds) -> str:

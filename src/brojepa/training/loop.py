@@ -24,10 +24,11 @@ from brojepa.algebra.labelled import look_alikes
 from brojepa.config import Config, world_code
 from brojepa.errors import Interrupted, RequestError, RunError
 from brojepa.evaluation import METRICS, collapsed, evaluator
-from brojepa.files import COUNT, LIST, NUMBER, TABLE, is_a, write_json
+from brojepa.files import COUNT, LIST, NUMBER, TABLE, write_json
 from brojepa.models import Model, Task, build, spectral
 from brojepa.presets import PRESETS
 from brojepa.runs import Run, checkpoint, devices, loading
+from brojepa.runs.run import wrong_epoch
 from brojepa.training import optimiser
 from brojepa.training.callbacks import Callback
 from brojepa.training.hints import hints, staleness
@@ -308,8 +309,8 @@ class Training(Learner):
         if (before, meta["seed"]) != (self.config, self.seed):
             raise RequestError(f"{file} is of another config or seed: choose another --out")
         try:
-            if not all(is_a(row["validation_loss"], NUMBER) for row in meta["rows"]):
-                raise ValueError("a row without a validation loss")
+            if wrong := next(filter(None, (wrong_epoch(row, "validation_loss") for row in meta["rows"])), None):
+                raise ValueError(f"an epoch: {wrong}")
             self.model.load_state_dict(checkpoint.split_by_prefix(tensors, "model"))
             checkpoint.restore_optimizer(self.optimizer, checkpoint.split_by_prefix(tensors, "optimizer"))
             self.generator.set_state(tensors["generator"])
