@@ -344,9 +344,27 @@ def test_a_state_whose_metadata_cannot_be_is_one_line(
 
 @pytest.mark.parametrize(
     ("key", "value"),
+    [("validation_loss", None), ("latent_std", [0.1]), ("effective_rank", "high"), ("variance", {}), ("angles", ["x"])],
+)
+def test_a_state_with_an_epoch_that_cannot_be_is_one_line(
+    train_again: Callable[..., Outcome], run: Path, key: str, value: Any
+) -> None:
+    (run / "result.json").unlink()
+    file = run / "state" / "latest.safetensors"
+    tensors, meta = checkpoint.load(file)
+    meta["rows"][-1] |= {"effective_rank": 5.0, "latent_std": 1.0, "latent_scale": 1.0, key: value}
+    checkpoint.save(file, tensors, meta)
+    line = one_line(train_again("--quiet"), 1)
+    assert str(file) in line
+    assert key in line
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
     [
         ("metrics", {"seen": "high"}), ("metrics", []), ("per_action", {"+1": "x"}), ("angles", ["x"]), ("angles", []),
         ("angles", [[1], [1, 2]]), ("by_state", []), ("by_state", {"accuracy": [["x"]]}), ("seconds", "long"),
+        ("by_state", {"accuracy": [[1.0]], "actions": [{}]}),
         ("zero_shot_kind", 1),
     ],
 )  # fmt: skip
