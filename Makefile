@@ -4,7 +4,7 @@
 # make docs:  fill the tables of the documents from results/
 # make figures: draw the documents' figures again from the data in results/figures
 # make test-slow: tests that train on all of MNIST, some minutes
-# make test-faults: kills, signals, full disks and damaged files by the thousand, some 30 minutes on one core
+# make test-faults: kills, signals, full disks and damaged files by the thousand, an hour on a busy core
 # make weights PRESETS=rotation/fast: train presets and put their weights into the package; default: all that are there
 # make test-slurm: sweeps on a Slurm that the tests bring up here; as root it installs slurm-wlm and munge if need be
 # make test-trackers: installs Weights & Biases, Trackio and a notebook kernel beside the rest, and tests them for real
