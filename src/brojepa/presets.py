@@ -108,15 +108,10 @@ POSES = Config(
 VIEWS = POSES.replace(target="relaxed", every_action=False)
 TURNS: dict[str, object] = {"world": "rotation", "train_actions": (-10, 10)}
 DIHEDRAL = POSES.replace(world="dihedral", train_actions=("r", "r3", "s"), epochs=3)
-POSE = POSES.replace(
-    world="pose",
-    train_actions=("x15", "x-15", "y15", "y-15", "z15", "z-15"),
-    normalise=True,
-    target_encoder="shared",
-    every_action=False,
-    walk=23,
-    batch_size=12,
-    epochs=3,
+SPACE: dict[str, object] = {"world": "pose", "train_actions": ("x15", "x-15", "y15", "y-15", "z15", "z-15")}
+POSE = VIEWS.replace(**SPACE, normalise=True, pool=8, views=32, epochs=2)
+WALKS = POSES.replace(
+    **SPACE, normalise=True, target_encoder="shared", every_action=False, walk=23, batch_size=12, epochs=3
 )
 
 PRESETS: dict[str, Config] = {
@@ -139,7 +134,7 @@ PRESETS: dict[str, Config] = {
     "torus/additive": TORUS.replace(action="additive"),
     "rotation/additive": POSES.replace(**TURNS, action="additive"),
     "dihedral/additive": DIHEDRAL.replace(action="additive"),
-    "pose/additive": POSE.replace(action="additive"),
+    "pose/additive": WALKS.replace(action="additive"),
 }
 RECOMMENDED = "mnist/fast"
 AUTO = "own/auto"
