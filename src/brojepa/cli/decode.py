@@ -14,7 +14,7 @@ def decode(argv: list[str]) -> int:
     """Train a decoder for a finished run, to see what a latent holds."""
     parser = Parser(prog="brojepa decode", description=decode.__doc__, epilog=AFTER)
     parser.add_argument("run", metavar="RUN", help=RUN_HELP)
-    parser.add_argument("--steps", default=None, metavar="INT", help="batches of 128 images; default 3000")
+    parser.add_argument("--steps", default=None, metavar="INT", help="batches of 128 images; default 2000")
     parser.add_argument("--seed", default="0", metavar="INT", help="default 0")
     parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is, or other images of the same shape")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from brojepa.cli.parser import Parser, add_threads, add_trust, require, threads
 from brojepa.cli.sweep import at_once, here
 from brojepa.errors import RequestError, unknown
-from brojepa.figures import FIGURES, KINDS, MOST, paper_runs
+from brojepa.figures import FIGURES, KINDS, MOST, Need, paper_runs
 from brojepa.files import place
 
 if TYPE_CHECKING:
@@ -122,12 +122,17 @@ def _train(args: argparse.Namespace, asked: int | None) -> None:
     here(jobs, at_once(args.jobs))
 
 
+def _with(need: Need) -> str:
+    """What a run must have beside its numbers."""
+    if need.decoder:
+        return " (with weights, and a decoder by 'brojepa decode RUN')"
+    return " (with weights)" if need.weights else ""
+
+
 def _line(outcome: Outcome) -> str:
     if outcome.error:
         return f"{outcome.name}: not drawn: {outcome.error}"
-    lacks = "; ".join(
-        f"{need.label}{' (with weights)' if need.weights else ''}: {need.command}" for need in outcome.missing
-    )
+    lacks = "; ".join(f"{need.label}{_with(need)}: {need.command}" for need in outcome.missing)
     if outcome.unsuited:
         run, what = outcome.unsuited, "poses" if outcome.unsuited.kind == "poses" else "states"
         wanted = KINDS[FIGURES[outcome.name].kind]

@@ -25,6 +25,7 @@ class Need:
     actions: other latent actions that do as well as the preset's.
     same: knobs in which a run must agree with the preset, beyond those that are changed.
     seed: the one that is trained for the paper's figures.
+    decoder: whether it must have a decoder; any JEPA that has one will do.
     """
 
     label: str
@@ -35,6 +36,7 @@ class Need:
     actions: tuple[str, ...] = ()
     same: tuple[str, ...] = ()
     seed: int = 0
+    decoder: bool = False
 
     @property
     def config(self) -> Config:
@@ -222,6 +224,14 @@ FIGURES: dict[str, Spec] = {
             "learned": Need("BRo-JEPA, learned angles", "mnist/bro-mlp-mfr-learned", optional=True),
             "jepa": ADDITIVE,
         },
+    ),
+    "decoded": Spec(
+        "Decoded rollouts",
+        "Test images and an action repeated on the model's own predictions, as a decoder of latents shows them, below "
+        "images of the right states.",
+        "decoded",
+        {"run": Need("BRo-JEPA", "mnist/bro-mlp-mfr-learned", decoder=True)},
+        kind="poses",
     ),
     "curves": Spec(
         "Learning curves",

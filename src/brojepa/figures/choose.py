@@ -12,7 +12,7 @@ from brojepa.config import Config
 from brojepa.errors import BrojepaError, RequestError, RunError
 from brojepa.figures import KINDS, Need, Spec
 from brojepa.figures.data import is_data
-from brojepa.runs import Run
+from brojepa.runs import Run, decoders
 from brojepa.runs.finding import runs_in, walk
 from brojepa.runs.stored import is_stored, stored_runs
 from brojepa.text import plural
@@ -42,6 +42,10 @@ class Candidate:
     @property
     def has_weights(self) -> bool:
         return self.run.model_file.is_file()
+
+    @property
+    def has_decoder(self) -> bool:
+        return self.has_weights and decoders.find(self.run) is not None
 
 
 class Found(NamedTuple):
@@ -98,6 +102,8 @@ def find(paths: Sequence[Path]) -> Found:
 def fits(need: Need, config: Config) -> bool:
     """Whether a run with this config can stand where the need is: the same in all that the figure is about."""
     wanted = need.config
+    if need.decoder:
+        return config.method == wanted.method
     same = {*need.changes, *need.same} - {*WEIGHTS, "epochs"}
     return (
         config.method == wanted.method
@@ -156,10 +162,11 @@ def _empty(choice: dict[str, Run | None]) -> bool:
 
 def _best(need: Need, candidates: Iterable[Candidate]) -> Run | None:
     able = [c for c in candidates if fits(need, c.config) and (c.has_weights or not need.weights)]
+    able = [c for c in able if c.has_decoder] if need.decoder else able
     actions = (need.config.action, *need.actions)
 
     def rank(c: Candidate) -> tuple[Any, ...]:
-        action = actions.index(c.config.action)
+        action = actions.index(c.config.action) if c.config.action in actions else len(actions)
         return action, distance(need, c.config), c.seed != need.seed, c.seed, str(c.run.path)
 
     return min(able, key=rank).run if able else None

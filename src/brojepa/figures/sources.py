@@ -67,8 +67,12 @@ class Source:
     def model(self) -> Model:
         return load(self.run.path, "cpu", trust=self.trust)
 
-    @cached_property
+    @property
     def test(self) -> Split:
+        return self.world.test
+
+    @cached_property
+    def world(self) -> World:
         parts.check_trust(self.run.own_parts, self.run.path, self.trust)
         name, reading = self.run.world_path, self.config.reading
         place = f"{name} {reading}"
@@ -80,7 +84,7 @@ class Source:
                 f"{name} has {world.n} states, {self.run.path} was trained on {self.n}: restore the images"
             )
         self.other_images = not same_images(self.run, world)
-        return world.test
+        return world
 
     @cached_property
     def latents(self) -> Latents:

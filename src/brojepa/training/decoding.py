@@ -25,7 +25,7 @@ from brojepa.runs.threads import choose, computing_with
 from brojepa.training.signals import Signals
 from brojepa.worlds import Sampling, Split, World
 
-STEPS, BATCH, RATE = 3000, 128, 2e-3
+STEPS, BATCH, RATE = 2000, 128, 2e-3
 MOST, HELD_OUT = 30_000, 5_000  # images to train on and to measure with, at most
 BYTES = 2**28  # of images to train on, at most
 CHUNK = 1024  # images shown or encoded between two looks at signals
