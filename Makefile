@@ -55,7 +55,8 @@ figures: $(VENV)/.installed
 
 weights: $(VENV)/.installed
 	for name in $(PRESETS); do \
-		$(BIN)/brojepa train $$name --seed 0 && $(BIN)/python tools/pack_weights.py runs/$$name/seed-0 || exit; done
+		$(BIN)/brojepa train $$name --seed 0 && $(BIN)/brojepa decode runs/$$name/seed-0 && \
+		$(BIN)/python tools/pack_weights.py runs/$$name/seed-0 || exit; done
 
 setup: $(VENV)/.installed
 

@@ -17,9 +17,9 @@ from brojepa.files import write_atomically
 from brojepa.presets import PRESETS
 from brojepa.runs import Run
 from brojepa.runs.find import WEIGHTS
-from brojepa.runs.hub import FILES
+from brojepa.runs.hub import DECODER, FILES
 
-LARGEST = 2_000_000  # bytes of a model in the package
+LARGEST = 2_000_000  # bytes of a model in the package, with its decoder
 
 
 def pack(run: Run, into: Path = WEIGHTS) -> Path:
@@ -27,14 +27,15 @@ def pack(run: Run, into: Path = WEIGHTS) -> Path:
     preset = run.header.get("preset")
     if PRESETS.get(preset) != run.config:
         raise RequestError(f"{run.path} is not a run of a preset with nothing changed: train one first")
-    if (size := run.model_file.stat().st_size) > LARGEST:
-        raise RequestError(f"{run.model_file} has {size:,} bytes, the package takes up to {LARGEST:,}")
+    files = [run.path / name for name in (*FILES, *DECODER) if (run.path / name).is_file()]
+    if (size := sum(file.stat().st_size for file in files)) > LARGEST:
+        raise RequestError(f"the files of {run.path} have {size:,} bytes, the package takes up to {LARGEST:,}")
     if not agrees(run.result, evaluate_run(run.path, device="cpu")):
         raise RequestError(f"{run.path} measures otherwise than its result.json says: train it again here")
     place = into / preset
     place.mkdir(parents=True, exist_ok=True)
-    for name in FILES:
-        write_atomically(place / name, (run.path / name).read_bytes())
+    for file in files:
+        write_atomically(place / file.name, file.read_bytes())
     return place
 
 

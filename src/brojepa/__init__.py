@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from brojepa.runs import Result, Run
     from brojepa.runs.loading import load
     from brojepa.training import Callback, JsonLines, Learner, LiveTable, Progress, Tracker, trackers, train
+    from brojepa.training.decoding import train_decoder
     from brojepa.worlds import (
         Batch,
         LabelledTransitions,
@@ -71,6 +72,7 @@ _ROOMS = {
     "runs": "Result Run",
     "runs.loading": "load",
     "training": "Callback JsonLines Learner LiveTable Progress Tracker train trackers",
+    "training.decoding": "train_decoder",
     "worlds": "Batch LabelledTransitions PoseTransitions PoseWorld Sampling Split Transitions World open_world",
 }  # fmt: skip
 _HOME = {name: room for room, names in _ROOMS.items() for name in names.split()}
@@ -137,6 +139,7 @@ __all__ = [
     "push",
     "trackers",
     "train",
+    "train_decoder",
 ]  # fmt: skip
 
 

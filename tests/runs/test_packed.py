@@ -30,9 +30,22 @@ def test_the_package_has_weights_and_each_is_small():
     for name in PACKED:
         run = find.find(name)
         assert brojepa.PRESETS[name] == run.config
-        assert run.model_file.stat().st_size < 2_000_000
         assert run.environment["torch"]
-        assert sorted(file.name for file in run.path.iterdir()) == sorted(find.hub.FILES)
+        assert sorted(file.name for file in run.path.iterdir()) == sorted((*find.hub.FILES, *find.hub.DECODER))
+        assert sum(file.stat().st_size for file in run.path.iterdir()) < 2_000_000
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_packed_decoders_reconstruct_test_images_better_than_the_mean_image(name):
+    """On a few test images, as the decoder says of many."""
+    run, model = find.find(name), brojepa.load(name, "cpu")
+    assert model.decoder is not None
+    world = world_of(run)
+    images = world.examples(world.action_sets(run.config)[0], 200, torch.Generator().manual_seed(0)).images
+    shown, truth = model.decode(model.encode(images)).float() / 255, images.float() / 255
+    about = model.decoder.about
+    assert about["error"] < 0.8 * about["mean_image_error"]
+    assert float((shown - truth).square().mean()) == pytest.approx(about["error"], rel=0.15)
 
 
 def same_machine(run: brojepa.Run) -> bool:
@@ -149,7 +162,7 @@ def test_packing_takes_runs_of_presets(trained, tmp_path: Path):
 def test_packing_takes_runs_that_measure_as_they_say(tmp_path: Path):
     run = brojepa.Run(shutil.copytree(find.find("dihedral/fast").path, tmp_path / "run"))
     assert pack(run, tmp_path / "into") == tmp_path / "into" / "dihedral" / "fast"
-    for name in find.hub.FILES:
+    for name in (*find.hub.FILES, *find.hub.DECODER):
         assert (tmp_path / "into/dihedral/fast" / name).read_bytes() == (run.path / name).read_bytes()
     result = run.result
     result["metrics"]["seen"] += 1e-6

@@ -42,7 +42,7 @@ def push(run: str | Path, name: str, *, licence: str = "mit", private: bool = Fa
 def _fill(folder: Path, run: Run, repo: str, licence: str) -> None:
     """What goes to the hub: the card and the files of a run, without where own images lay on this machine."""
     write_atomically(folder / "README.md", card(run, repo, licence).encode())
-    for name in hub.FILES:
+    for name in (*hub.FILES, *hub.DECODER):
         if (run.path / name).is_file():
             write_atomically(folder / name, (run.path / name).read_bytes())
     header = run.header

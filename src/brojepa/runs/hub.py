@@ -12,7 +12,9 @@ from brojepa.errors import BrojepaError, RequestError, RunError
 
 SCHEME = "hf://"
 FILES = ("config.json", "env.json", "result.json", "model.safetensors")
-"""What a run needs to be loaded and measured; nothing else is downloaded."""
+"""What a run needs to be loaded and measured"""
+DECODER = ("decoder.safetensors", "decoder.json")
+"""What a run has that shows its latents; nothing but these and `FILES` is downloaded."""
 _CLIENTS = ("httpx", "httpx2", "httpcore", "httpcore2", "requests")  # whose errors huggingface_hub lets through
 _NAME = re.compile(r"(?!.*(?:--|\.\.))\w[\w.-]{0,95}/\w[\w.-]{0,95}", re.ASCII)
 
@@ -23,7 +25,7 @@ def download(name: str) -> Path:
     check_name(repo, name)
     hub = library()
     with errors(repo):
-        found = Path(hub.snapshot_download(repo, revision=revision or None, allow_patterns=list(FILES)))
+        found = Path(hub.snapshot_download(repo, revision=revision or None, allow_patterns=[*FILES, *DECODER]))
     missing = [file for file in ("config.json", "model.safetensors") if not (found / file).is_file()]
     if missing:
         raise RequestError(f"{name} is not a run of brojepa: it has no {missing[0]}")
