@@ -103,6 +103,11 @@ def test_every_size_of_image_comes_out(shape):
     assert Decoder(DecoderNet(6, shape), {})(torch.zeros(0, 6)).shape == (0, *shape)
 
 
+@pytest.mark.parametrize("steps", [1, 3, 10, 19])
+def test_few_steps_are_enough_to_have_a_decoder(own, world, steps):
+    assert train_decoder(own.path, world=world, steps=steps, device="cpu").about["steps"] == steps
+
+
 def test_a_decoder_that_is_there_is_kept(own, world):
     train_decoder(own.path, world=world, **QUICK)
     before = (own.path / "decoder.safetensors").read_bytes()

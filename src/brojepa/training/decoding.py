@@ -149,7 +149,8 @@ class _Lesson:
         z = self._latents(images, 0.5)
         net = self._untrained(z).to(device)
         optimiser = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=0.01)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, max(2, steps), pct_start=0.1)
+        total = max(4, steps)  # fewer have no room to go up and down
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total, pct_start=max(0.1, 2 / total))
         order = torch.empty(0, dtype=torch.long)
         for step in range(steps):
             self._look(ENCODING + (1 - ENCODING) * step / steps)
