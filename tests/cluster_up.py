@@ -24,6 +24,7 @@ from pathlib import Path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "scancel")
 CPUS = 4  # that the node says it has, whatever it has
+GPUS = ("/dev/null", "/dev/zero")  # and what passes for GPUs
 REQUEUE_DELAY = 5  # seconds that a job queued again waits: the least that Slurm allows
 GRACE = 20  # seconds that a preempted job is left to save
 
@@ -150,10 +151,12 @@ KillWait=10
 MinJobAge=600
 InactiveLimit=0
 SlurmdParameters=config_overrides
-NodeName={self.node} NodeAddr=127.0.0.1 CPUs={CPUS} State=UNKNOWN
+GresTypes=gpu
+NodeName={self.node} NodeAddr=127.0.0.1 CPUs={CPUS} Gres=gpu:{len(GPUS)} State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime={GRACE}
 PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10
 """)
+        (d / "gres.conf").write_text("".join(f"Name=gpu File={device}\n" for device in GPUS))
         version = tuple(map(int, self("scontrol", "--version").split()[-1].split(".")[:2]))
         cgroups = "disabled" if version >= (23, 2) else "cgroup/v1"  # older ones must load a plugin; it is not used
         (d / "cgroup.conf").write_text(f"CgroupPlugin={cgroups}\n")

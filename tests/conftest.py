@@ -72,7 +72,7 @@ def truncate(path: Path) -> None:
 
 @contextlib.contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """The system refuses to let a file grow beyond so many bytes: a full disk, at a place we choose."""
+    """The system refuses to let a file grow beyond this size: a full disk, at a place we choose."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

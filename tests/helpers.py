@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,17 @@ ROOT = Path(__file__).parents[1]
 
 checked = settings(deadline=None, derandomize=True, database=None, max_examples=40)
 """Hypothesis, the same examples every time and without a clock."""
+
+
+def says(text: str, expected: str) -> bool:
+    """Whether a message says what it must, in whatever wording: every flag, number, name and quoted value of what is
+    expected, and half of its other words of four letters or more."""
+    words = [word.strip(",.;:?!()") for word in expected.split()]
+    plain = [word for word in words if re.fullmatch(r"[a-z]+('s)?", word)]
+    facts = [word for word in words if word not in plain]
+    about = [word for word in plain if len(word) >= 4]
+    return all(fact in text for fact in facts) and 2 * sum(word in text for word in about) >= len(about)
+
 
 TASK = Task(n=5, shape=(1, 8, 8), mean=(0.3,), std=(0.4,))
 
@@ -78,7 +90,7 @@ def number(t: Tensor) -> float:
 
 
 def random_arrays(n: int, shape: tuple[int, ...], train: int = 4, test: int = 2) -> tuple[np.ndarray, ...]:
-    """Noise that shows n states, so many images of each."""
+    """Noise that shows n states, `train` and `test` images of each."""
     rng = np.random.default_rng(n)
     parts = []
     for count in (train, test):

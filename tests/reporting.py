@@ -57,7 +57,7 @@ def line_of(text: str, label: str, table: int = 0) -> list[str]:
     return [cells(line) for line in text.splitlines() if line.startswith(f"| {label} ")][table]
 
 
-def notes_of(text: str, label: str) -> list[str]:
-    """The notes of a line, in words."""
-    notes = dict(re.findall(r"^(\d+)\. (.*)$", text, re.MULTILINE))
-    return [notes[number] for number in line_of(text, label)[-1].split()]
+def notes_of(text: str, name: str) -> list[str]:
+    """The notes below a table that are about a preset, or about all."""
+    notes = re.findall(r"^- (.*?): (.*)$", text, re.MULTILINE)
+    return [note for rows, note in notes if rows == "all rows" or name in rows.split(", ")]

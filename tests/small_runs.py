@@ -18,6 +18,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "relaxed": {
         "target": "relaxed", "every_action": True, "even_states": True, "shift": 2, "schedule": "one-cycle",
     },
+    "muon": {"encoder": "cnn", "optimiser": "muon", "lr": 5e-3, "schedule": "one-cycle"},
     "supervised": {"method": "supervised", "action": "sfr-learned"},
     "consistency": {"action": "additive", "consistency": 0.1, "checkpoint": "last"},
 }  # fmt: skip

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import checked
+from helpers import checked, says
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -212,11 +212,12 @@ def test_text_becomes_the_value_of_a_knob(name, text, value):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("epochs", "2.5", r"--epochs '2.5': expected a number \(int\)"),
-        ("lr", "fast", r"--lr 'fast': expected a number \(float\)"),
-        ("lowest_frequency", "2", "--lowest-frequency '2': choose from 0, 1"),
+        ("epochs", "2.5", "--epochs '2.5' int"),
+        ("lr", "fast", "--lr 'fast' float"),
+        ("lowest_frequency", "2", "--lowest-frequency '2' 0 1"),
     ],
 )
 def test_text_that_is_no_value_is_refused(name, text, message):
-    with pytest.raises(RequestError, match=message):
+    with pytest.raises(RequestError) as caught:
         Config().replace(**{name: parse(name, text)})
+    assert says(str(caught.value), message), caught.value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import runpy
 import statistics
@@ -24,6 +25,7 @@ from brojepa.parts import EXPECTED
 from brojepa.presets import PRESETS
 from brojepa.report.archive import experiment, read_names
 from brojepa.report.records import find as find_records
+from brojepa.report.rows import paper_rows
 from brojepa.runs.finding import runs_under
 
 ROOT = Path(__file__).parent.parent
@@ -87,7 +89,8 @@ def test_links_flags_and_presets_in_the_documents_exist(path, cli):
     text = path.read_text()
     for link in re.findall(r"\]\(([^)#:]+)\)", text):
         assert (path.parent / link).exists(), link
-    known = {"--debug", "--version", "--logdir", "--extra-index-url"}.union(
+    torchruns = {"--nproc-per-node", "--nnodes", "--max-restarts"}
+    known = {"--debug", "--version", "--logdir", "--extra-index-url", *torchruns}.union(
         *(FLAG.findall(cli(name, _whole_help(name)).out) for name in COMMANDS)
     )
     for found in set(FLAG.findall(text)):
@@ -120,7 +123,7 @@ def committed() -> dict[str, list[dict]]:
     for run in runs_under(ROOT / "results", damaged := []):
         base = run.header["preset"] or run.header["base"]
         name = " ".join([base, *words(run.config, PRESETS[base])])
-        found = {**run.result, "config": run.header["config"], "where": run.path.parent}
+        found = {**run.result, "config": run.header["config"], "where": run.path.parent, "epochs_seen": run.metrics}
         runs.setdefault(name, []).append(found)
     assert not damaged
     return runs
@@ -144,9 +147,9 @@ def told(values: list[float | None], digits: int) -> str:
     return f"{statistics.mean(known):.{digits}f}{spread}"
 
 
-def rows_between(page: str, mark: str) -> list[list[str]]:
+def rows_between(page: str, mark: str, skip: int = 2) -> list[list[str]]:
     text = (ROOT / "docs" / page).read_text().split(f"<!-- {mark} -->")[1].split(f"<!-- /{mark} -->")[0]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.strip().splitlines()[2:]]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.strip().splitlines()[skip:]]
 
 
 def test_what_the_worlds_reach_is_what_the_committed_runs_reached():
@@ -158,9 +161,10 @@ def test_what_the_worlds_reach_is_what_the_committed_runs_reached():
         assert (seen, zero_shot) == tuple(told([r["metrics"][m] for r in done], 4) for m in ("seen", "zero_shot"))
         assert chance == f"{done[0]['chance']:.4f}"
         assert {r["zero_shot_kind"] for r in done} == {"strict"}
-        for part, cell in zip(("zero_shot", "off_grid", "ceiling"), errors, strict=True):
-            found = [((r.get("retrieval") or {}).get(part) or {}).get("median_error") for r in done]
-            assert cell == told(found, 1), (name, part)
+        parts = (("zero_shot",), ("refined", "zero_shot"), ("off_grid",), ("ceiling",))
+        for path, cell in zip(parts, errors, strict=True):
+            found = [functools.reduce(lambda at, key: (at or {}).get(key), path, r.get("retrieval")) for r in done]
+            assert cell == told([(each or {}).get("median_error") for each in found], 1), (name, path)
 
 
 def test_the_cycles_told_are_those_of_the_committed_angles():
@@ -174,9 +178,68 @@ def test_the_cycles_told_are_those_of_the_committed_angles():
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_the_reproduction_page_shows_the_tables_of_the_committed_runs(number):
-    page = (ROOT / "docs" / "reproduction.md").read_text()
-    assert report.table(ROOT / "results", table=number).markdown() in page
+def test_the_papers_tables_have_every_row_and_the_numbers_of_the_committed_runs(number):
+    lines = [line for line in report.table(ROOT / "results", number).sections[0].lines if line.leads]
+    rows = [row for row in rows_between("reproduction.md", f"table {number}", 4) if not row[0].startswith("**")]
+    assert [row[0] for row in rows] == [line.label for line in lines]
+    assert [line.name for line in lines] == [name for name, row in paper_rows().items() if row.world == lines[0].world]
+    for row, line in zip(rows, lines, strict=True):
+        results = [record.run.result for record in line.records]
+        assert (row[1], row[2].split()[0]) == (str(len(results)), str(results[0]["epochs"]))
+        for metric, ours, paper in (("seen", row[3], row[4]), ("zero_shot", row[5], row[-2 if number == 1 else -1])):
+            value, mark = ours.rsplit(" ", 1)
+            assert value == told([result["metrics"][metric] for result in results], 4), (row[0], metric)
+            mean, std = paper_rows()[line.name].metrics[metric]
+            assert paper == f"{mean:.4f} ± {std:.4f}"
+            gap = round(statistics.mean(result["metrics"][metric] for result in results) - mean, 4)
+            assert mark == ("=" if abs(gap) <= std else "↑" if gap > 0 else "↓"), (row[0], metric)
+        if number == 2:
+            near = [
+                statistics.mean(v for k, v in result["per_action"].items() if 2 <= abs(int(k)) <= 9)
+                for result in results
+            ]
+            assert row[6].rsplit(" ", 1)[0] == told(near, 4), row[0]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_the_ablations_are_all_changed_configs_with_their_numbers(number):
+    lines = report.table(ROOT / "results", number).sections[0].lines
+    changed = {line.name for line in lines if not line.leads}
+    lines = [line for line in lines if line.name in changed]
+    rows = rows_between("ablations.md", f"ablations {number}", 4)
+    assert [row[0] for row in rows] == [line.label for line in lines]
+    for row, line in zip(rows, lines, strict=True):
+        results = [record.run.result for record in line.records]
+        assert row[1] == str(len(results))
+        for metric, cell in (("seen", row[3]), ("zero_shot", row[4]), ("rollout", row[-2]), ("knn", row[-1])):
+            assert cell == told([result["metrics"][metric] for result in results], 4), (row[0], metric)
+
+
+def test_odd_and_even_actions_are_those_of_the_committed_runs():
+    runs, rows = committed(), rows_between("odd-and-even.md", "parity")
+    name = "mnist/supervised-mlp-mfr-fixed"
+    changed = "--train-actions=-1,0,1 --checkpoint=last"
+    for row, done in zip(rows, (runs[name], runs[f"{name} {changed}"]), strict=True):
+        trained = {int(k) for k in row[0].split(", ")}
+        assert trained == {*done[0]["config"]["train_actions"]}
+        held_out = [{int(k): v for k, v in r["per_action"].items() if int(k) not in trained} for r in done]
+        odd, even = ([statistics.mean(v for k, v in t.items() if k % 2 == rest) for t in held_out] for rest in (1, 0))
+        every = [statistics.mean(t.values()) for t in held_out]
+        assert row[2:5] == [told(values, 4) for values in (odd, even, every)]
+        assert row[6] == told([r["epochs_seen"][-1]["zero_shot"] for r in done], 4)
+    data = unpack((ROOT / "results/figures/parity.npz").read_bytes(), "parity")
+    for k, mean in zip(data["both.actions"], data["both.accuracy"].mean(0), strict=True):
+        word = f"{k:+d}" if k else "0"
+        assert mean == pytest.approx(statistics.mean(r["per_action"][word] for r in done), abs=1e-4)
+
+
+@pytest.mark.parametrize("page", ["reproduction", "ablations", "odd-and-even", "figures", "method"])
+def test_tables_of_the_science_fit_a_screen_and_name_no_row_by_a_hash(page):
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    for rule in re.findall(r"^\|[-:|]+\|$", text, re.MULTILINE):
+        assert rule.count("|") - 1 <= 8
+    hashes = {record.config_hash for record in find_records([ROOT / "results"]).records}
+    assert not [found for found in hashes if found in text]
 
 
 def test_filling_the_documents_changes_nothing():
@@ -203,6 +266,16 @@ def test_the_performance_page_shows_the_committed_benchmarks():
     shown = (ROOT / "docs" / "performance.md").read_text().split("<!-- bench -->\n")[1].split("<!-- /bench -->")[0]
     assert shown.split("\n\nMeasured ")[0] in Results(data).markdown()
     assert all(f"| {name} " in shown for name in BENCHMARKS)
+
+
+def test_the_page_on_processes_shows_the_committed_benchmark():
+    measured = read(ROOT / "results" / "bench.json")["benchmarks"]["torchrun"]["rows"]
+    page = (ROOT / "docs" / "processes.md").read_text()
+    shown = re.findall(r"^\| `([^`]+)` \| (\S+) ms \| (\S+) ms \|", page, re.MULTILINE)
+    assert len(measured) == 2 * len(shown) > 0
+    for row, (preset, *cells) in zip(zip(measured[::2], measured[1::2], strict=True), shown, strict=True):
+        assert [one["preset"] for one in row] == [preset, preset]
+        assert [float(c.replace(",", "")) for c in cells] == pytest.approx([one["step, ms"] for one in row], rel=0.01)
 
 
 def test_the_documents_figures_are_drawn_again_from_their_data_alone():

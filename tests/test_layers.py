@@ -12,8 +12,8 @@ from helpers import ROOT
 
 PACKAGE = ROOT / "src" / "brojepa"
 ROOMS = (
-    "groups", "worlds", "models", "runs", "evaluation", "algebra", "training", "sweep", "report", "figures",
-    "exporting", "bench", "cli",
+    "processes", "groups", "worlds", "models", "runs", "evaluation", "algebra", "training", "sweep", "report",
+    "figures", "exporting", "demo", "bench", "cli",
 )  # fmt: skip
 EXTRAS = {"e3nn", "h5py", "submitit", "matplotlib", "sklearn", "resource", "onnxruntime", "huggingface_hub"}
 """What a user may not have (`resource` on Windows), imported where it is needed."""

@@ -9,6 +9,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+from brojepa.demo.page import FILES as PAGE
 from brojepa.runs.find import packed
 from brojepa.runs.hub import DECODER, FILES
 from brojepa.worlds.sources import MNIST
@@ -30,7 +31,9 @@ def test_a_built_wheel_contains_the_data_and_the_command(tmp_path):
         entry = next(n for n in names if n.endswith("entry_points.txt"))
         assert "brojepa = brojepa.cli:main" in file.read(entry).decode()
     wanted = {f"brojepa/worlds/mnist/{name}.gz" for name in MNIST.files}
-    wanted |= {f"brojepa/weights/{name}/{file}" for name in packed() for file in (*FILES, *DECODER)}
+    wanted |= {f"brojepa/weights/{name}/{file}" for name in packed() for file in FILES}
+    wanted |= {f"brojepa/weights/mnist/fast/{file}" for file in DECODER}
+    wanted |= {f"brojepa/demo/{name}" for name in (*PAGE, "page.css")}
     assert wheel.stat().st_size <= 25_000_000
     assert wanted | {"brojepa/worlds/mnist/LICENSE.md", "brojepa/py.typed", "brojepa/report/paper.csv"} <= names
     with zipfile.ZipFile(wheel) as file:

@@ -24,7 +24,7 @@ from brojepa.text import signed
 Actions = tuple[int | str, ...]
 WORLDS = ("mnist", "emnist", "torus", "pairs", "rotation", "dihedral", "pose")
 ANGLE_STARTS = ("random", "spectral")
-LARGEST = 4096  # pixels, a side of an image that is resized
+LARGEST = 4096  # pixels: the longest side of a resized image
 ROTATIONS = ("sfr-fixed", "sfr-learned", "mfr-fixed", "mfr-learned")
 LARGEST_SIZES = {
     "width": 128,
@@ -32,8 +32,8 @@ LARGEST_SIZES = {
     "latent": 65_536,
     "walk": 1_024,
     "shift": LARGEST,
-}  # beyond these no memory suffices
-LARGEST_ANGLE = 1e3  # radians; float32 rounds what is far above to another angle
+}  # larger models fit in no memory
+LARGEST_ANGLE = 1e3  # radians; float32 cannot represent much larger angles exactly
 EMBEDDINGS = ("additive", "lookup", "linear", "fourier", "hybrid")
 
 # A part is one of these names, or a path to own code: see `parts`.
@@ -44,7 +44,7 @@ Regulariser = Annotated[str, ("vicreg", "sigreg")]
 
 
 def needs_emnist(world: str) -> bool:
-    """Whether a world is EMNIST or made of it: the one that `--data-dir` is for."""
+    """Whether a world is EMNIST or is made from it, so that `--data-dir` applies."""
     return "emnist" in world.replace(":", ",").split(",")
 
 
@@ -88,7 +88,7 @@ def world_folder(name: str) -> str:
 
 
 def _folder(name: str) -> str:
-    """A name as that of one directory: nothing that ends it, leads upwards or cannot be shown."""
+    """A name made safe for one directory: no slashes, control characters or dots alone."""
     name = re.sub(r"[\x00-\x1f\x7f/\\]", "-", name)
     return name if name.strip(". ") else "world"
 
@@ -115,7 +115,23 @@ def knob(default: Any, help: str, group: str | None = None, formerly: str | None
 
 @dataclass(frozen=True)
 class Config:
-    """What to learn from, the model, its loss and how it is trained. The defaults are the paper's protocol."""
+    """Everything a run depends on except its seed. The defaults are the paper's protocol.
+
+    Each field is a knob, a keyword of `brojepa.train` and a flag of `brojepa train`: `batch_size` is `--batch-size`.
+    The page "Config" lists all of them with their defaults. A config checks itself and cannot be changed; `replace`
+    makes another.
+
+    Raises:
+        RequestError: a value that is not allowed, or two that do not go together.
+
+    Examples:
+        >>> import brojepa
+        >>> config = brojepa.Config(encoder="cnn", epochs=3)
+        >>> config.latent, config.train_actions
+        (64, (-1, 1))
+        >>> config.replace(epochs=5).epochs
+        5
+    """
 
     world: str = knob(
         "mnist",
@@ -123,18 +139,20 @@ class Config:
         "own images (a directory with a sub-folder of images per state or of IDX files, or an .npz), or own code",
         "world",
     )
-    size: str = knob("", "resize the images of a folder: N or HxW, height and width in pixels; default: as they are")
+    size: str = knob(
+        "", "resize the images of a folder or file to N or HxW pixels, height and width; default: as they are"
+    )
     group: str = knob(
         "", "poses and recordings: the group, as in Z72, SO2, SO3 or Z10xZ10; default: what the file says"
     )
     held_out_things: int = knob(
         -1,
-        "poses and recordings: things, or episodes, for test alone; -1 is none of the things, a fifth of the episodes",
+        "poses and recordings: things, or episodes, used only for test; -1: no things, a fifth of the episodes",
     )
     tolerance: float = knob(
         0.0,
-        "views of a continuous group: degrees up to which the action between two counts as one trained on; 0 is 1 "
-        "degree, and half again the usual distance of neighbours where the action trained on is to stay",
+        "views of a continuous group: largest difference in degrees at which the action between two views counts as a "
+        "trained one; 0: 1 degree, or what connects the views of each thing if the trained action is the identity",
     )
     train_actions: Actions = knob((-1, 1), "actions trained on, as the world's group writes them: -1,1 or 1:0,0:1")
     test_actions: Actions | None = knob(None, "actions held out for zero-shot; default: all others but 0")
@@ -144,7 +162,8 @@ class Config:
     encoder: Encoder = knob("mlp", "image -> latent")
     width: int = knob(1, "channels of the cnn, as a multiple of 24, 48, 96 and 96")
     pool: int = knob(
-        3, "places a side that the cnn's last layer tells apart; more, up to a quarter of the image, tell poses better"
+        3,
+        "side of the grid that the cnn pools to; a larger one, up to a quarter of the image, resolves poses better",
     )
     latent: int = knob(64, "latent dimension; even for rotations")
     standardise: bool = knob(False, "end the encoder with a batch norm: latents of mean 0 and variance 1")
@@ -202,7 +221,9 @@ class Config:
     composed_actions: Actions | None = knob(None, "actions composed by that loss; default: the test actions")
 
     epochs: int = knob(25, "passes over the training images", "training")
-    repeat: int = knob(1, "show each training image this often per epoch: for few images, in place of many epochs")
+    repeat: int = knob(
+        1, "times each training image is shown per epoch; with few images, use this instead of many epochs"
+    )
     batch_size: int = knob(128, "context images per step")
     every_action: bool = knob(False, "apply every training action to every context image, not one drawn at random")
     even_states: bool = knob(False, "show every state equally often, however many images it has")
@@ -211,6 +232,10 @@ class Config:
     warp: float = knob(0.0, "augmentation: random affine warp, identity + U(-w, w) in each matrix entry")
     lr: float = knob(1e-4, "learning rate of AdamW (its peak for one-cycle)")
     weight_decay: float = knob(0.01, "weight decay of AdamW; never on angles")
+    optimiser: Literal["adamw", "muon"] = knob(
+        "adamw", "adamw; or muon, which moves the encoder's weight matrices by their momentum made orthogonal"
+    )
+    matrix_lr: float = knob(10.0, "muon: learning rate of the encoder's weight matrices, as a multiple of lr")
     angle_lr: float = knob(1.0, "learning rate of learned angles, as a multiple of lr")
     probe_lr: float = knob(10.0, "learning rate of the probe, as a multiple of lr")
     schedule: Literal["constant", "one-cycle"] = knob("constant", "learning rate over the run")
@@ -233,7 +258,7 @@ class Config:
         for name in ("tolerance", "relax_steps", "shift", "invariance", "variance", "covariance", "sigreg",
                      "consistency", "weight_decay"):  # fmt: skip
             self._at_least(name, 0)
-        for name in ("lr", "angle_lr", "probe_lr"):
+        for name in ("lr", "matrix_lr", "angle_lr", "probe_lr"):
             if not getattr(self, name) > 0:
                 raise RequestError(f"{flag(name)} must be above 0, got {getattr(self, name)}")
         if not 0 <= self.ema_decay < 1:
@@ -299,7 +324,17 @@ class Config:
         return angle if abs(angle) <= LARGEST_ANGLE else None
 
     def replace(self, **changes: Any) -> Config:
-        """A copy with some knobs changed; an unknown name is an error that names the nearest."""
+        """A copy with some knobs changed.
+
+        Args:
+            **changes: new values by name.
+
+        Returns:
+            The new config.
+
+        Raises:
+            RequestError: an unknown name, or a value that is not allowed.
+        """
         changes = {FORMERLY.get(name, name): value for name, value in changes.items()}
         for name in changes:
             if name not in FIELDS:
@@ -307,10 +342,23 @@ class Config:
         return dataclasses.replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
+        """All knobs as plain values, as `config.json` holds them.
+
+        Returns:
+            Values by name.
+        """
         return {name: list(v) if isinstance(v, tuple) else v for name, v in dataclasses.asdict(self).items()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Config:
+        """The config that `to_dict` described; knobs that are missing have their defaults.
+
+        Args:
+            values: values by name.
+
+        Returns:
+            The config.
+        """
         return cls().replace(**values)
 
     @property

@@ -10,7 +10,19 @@ from collections.abc import Iterable
 
 
 class BrojepaError(Exception):
-    """Base of every error raised on purpose."""
+    """Base of every error that brojepa raises on purpose. Its message is one line that says what to do next.
+
+    `exit_code` is what the command line exits with. `brojepa.errors` has the kinds: `RequestError` (2, the request was
+    wrong), `RunError` (1, a right request failed) and `Interrupted` (130, stopped by a signal after saving).
+
+    Examples:
+        >>> import brojepa
+        >>> try:
+        ...     brojepa.preset("mnist/fsat")
+        ... except brojepa.BrojepaError as error:
+        ...     print(error)
+        unknown preset 'mnist/fsat': did you mean mnist/fast, emnist/fast or mnist/best?
+    """
 
     exit_code = 1
 
@@ -22,11 +34,11 @@ class RequestError(BrojepaError, ValueError):
 
 
 class MissingData(RequestError):
-    """A world's files are not there at all, as against there and damaged."""
+    """A world's files are missing, not just damaged."""
 
 
 class RunError(BrojepaError, RuntimeError):
-    """A right request failed on the way: a diverged loss, a damaged checkpoint, a full disk."""
+    """A valid request failed while it ran: a diverged loss, a damaged checkpoint, a full disk."""
 
     exit_code = 1
 
@@ -37,7 +49,7 @@ class Interrupted(BrojepaError):
     exit_code = 130
 
 
-SHOWN = 8  # names that are offered at most
+SHOWN = 8  # names suggested at most
 
 
 def unknown(kind: str, given: str, allowed: Iterable[str]) -> RequestError:

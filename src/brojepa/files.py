@@ -15,7 +15,7 @@ from brojepa.errors import RequestError, RunError
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """The whole of data at path, or what was there before.
+    """Write data to path: all of it, or nothing.
 
     A file keeps its mode, and a link stays a link: what it leads to is replaced. A device or a pipe is written to.
     """
@@ -29,7 +29,9 @@ def write_atomically(path: Path, data: bytes) -> None:
             return
         _replace(Path(os.path.realpath(path)), data, mode)
     except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}; make room or name another --out, then repeat") from None
+        raise RunError(
+            f"cannot write {path}: {error.strerror}; free some space or name another --out, then repeat"
+        ) from None
 
 
 def _replace(path: Path, data: bytes, mode: int | None) -> None:
@@ -70,11 +72,11 @@ def _lives(process: int) -> bool:
 
 
 def place(given: str | Path) -> Path:
-    """A path as somebody wrote it, with ~ for a home."""
+    """A path as a user typed it, with ~ expanded."""
     if given == "":
         raise RequestError("a path is empty: name a file or a directory, . for the current one")
     if "\0" in str(given):
-        raise RequestError(f"{str(given)!r} is no path: it has a null byte")
+        raise RequestError(f"{str(given)!r} is not a path: it has a null byte")
     try:
         return Path(given).expanduser()
     except RuntimeError as error:
@@ -95,7 +97,7 @@ def read_json(path: Path) -> Any:
 
 
 def _finite(text: str) -> float:
-    """A number of JSON; NaN, Infinity and what is as large are none."""
+    """A JSON number; NaN, Infinity and overflowing numbers are refused."""
     if not math.isfinite(number := float(text)):
         raise ValueError(f"{text} is no number")
     return number

@@ -102,7 +102,7 @@ def wrong(kind: str, path: str, what: str) -> RequestError:
 
 
 def check_trust(parts: Mapping[str, str], where: object, trust: bool) -> None:
-    """An error where a run directory names own code and nobody has said to trust it."""
+    """Raise an error if a run directory names own code and the user has not trusted it."""
     if parts and not trust:
         named = ", ".join(f"{kind} {path}" for kind, path in parts.items())
         raise RequestError(

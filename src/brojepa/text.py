@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import math
 import os
@@ -12,14 +13,24 @@ from typing import Any
 
 
 def open_streams() -> None:
-    """Make stdout and stderr take whatever is printed: a screen that has no plus-minus sign shows a question mark, and
-    one that was closed nothing."""
+    """Make stdout and stderr accept any text: a terminal without a plus-minus sign shows +-, and a closed stream is
+    replaced by /dev/null."""
+    codecs.register_error("brojepa", _plainer)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115, it stays open
         elif isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors="brojepa")
+
+
+PLAIN = {"±": "+-", "π": "pi", "−": "-", "↑": "^", "↓": "v", "↳": ">", "━": "#", "─": "-"}
+"""Signs that we print, as a screen shows them that has letters only."""
+
+
+def _plainer(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join(PLAIN.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
 
 
 def signed(k: int) -> str:
@@ -27,7 +38,7 @@ def signed(k: int) -> str:
     return f"{k:+d}" if k else "0"
 
 
-MANY = 20  # actions that are not listed one by one
+MANY = 20  # more actions than this are not listed one by one
 
 
 def actions_text(actions: Sequence[Any], group: Any = None) -> str:

@@ -9,7 +9,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from helpers import checked, settings
+from helpers import checked, says, settings
 from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -205,32 +205,31 @@ def test_a_plan_on_a_torus_moves_each_number(start, goal):
 def test_what_cannot_be_reached_is_said_with_what_can():
     action = exact(TORUS)
     z = action.act(torch.ones(16), TORUS.elements)
-    with pytest.raises(RequestError, match=r"0:\+1 cannot be reached by \+1:0, only -1:0 0:0 \+1:0: allow other"):
+    with pytest.raises(RequestError, match=r"0:\+1 .*\+1:0, .*-1:0 0:0 \+1:0"):
         plan(action, TORUS, z[0], z[1], ["1:0"])
     large = parse("Z10xZ10")
     action = exact(large, 44)
     z = action.act(torch.ones(44), large.elements)
-    with pytest.raises(
-        RequestError, match=r"\+1:0 cannot be reached by 0:\+1,\+2:0, only .* and 34 more: allow"
-    ) as said:
+    with pytest.raises(RequestError, match=r"\+1:0 .* 0:\+1,\+2:0, .* 34 more") as said:
         plan(action, large, z[0], z[10], ["0:1", "2:0"])
     assert "\n" not in str(said.value)
 
 
 @pytest.mark.parametrize(
-    ("group", "allowed", "says"),
+    ("group", "allowed", "message"),
     [
         (SO2(), ["10"], "SO2 is continuous and has no shortest plans"),
         (SO3(), ["x15"], "SO3 is continuous and has no shortest plans"),
-        (D4, ["q"], "q is no action of D4, write them as in r,r-1,s"),
-        (D4, [(1,)], r"\(1,\) is no action of D4"),
+        (D4, ["q"], "q is not an action of D4, write them as in r,r-1,s"),
+        (D4, [(1,)], "(1,) is not an action of D4"),
         (D4, [(1, 0), "r5"], "twice"),
-        (TORUS, [(1, 0, 0)], "is no action of Z3xZ4, write them as in 1:0,0:1"),
+        (TORUS, [(1, 0, 0)], "is not an action of Z3xZ4, write them as in 1:0,0:1"),
     ],
 )
-def test_plans_that_make_no_sense_are_refused(group, allowed, says):
-    with pytest.raises(RequestError, match=says):
+def test_plans_that_make_no_sense_are_refused(group, allowed, message):
+    with pytest.raises(RequestError) as caught:
         plan(exact(group), group, torch.ones(16), torch.ones(16), allowed)
+    assert says(str(caught.value), message), caught.value
 
 
 # Inspection: poses
@@ -298,9 +297,9 @@ def test_learned_angles_of_a_circle_are_told_by_their_nearest_frequency():
 
 
 def test_what_is_no_world_of_the_model_is_refused():
-    with pytest.raises(RequestError, match="another kind of world than a split: give the world"):
+    with pytest.raises(RequestError, match="give the world"):
         inspect(ideal(D4), posed(D4).test)
-    with pytest.raises(RequestError, match="another kind of world than said"):
+    with pytest.raises(RequestError, match="kind of world"):
         inspect(ideal(D4), posed(Dihedral(5)))
 
 
@@ -422,4 +421,4 @@ def test_actions_between_images_without_labels_are_words(flipped, tiny, cli, tmp
     assert [line.strip() for line in told[1:-1]] == ["start", *way["actions"]]
     refused = cli("plan", flipped, *two, "--allowed=1,2")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
-    assert "2 is no action of D4" in refused.err
+    assert "2 is not an action of D4" in refused.err

@@ -11,7 +11,7 @@ import helpers
 import numpy as np
 import pytest
 import torch
-from helpers import checked
+from helpers import checked, says
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from PIL import Image
@@ -415,18 +415,18 @@ def test_wrong_requests_are_answered_in_a_line(run, two, cli, tmp_path):
     Image.new("L", (20, 28)).save(tmp_path / "small.png")
     (tmp_path / "text.png").write_text("no picture")
     np.save(tmp_path / "float.npy", np.zeros((28, 28)))
-    for words, says in [
+    for words, expected in [
         (("infer", run, two[0], tmp_path / "small.png"), "is 28x20x1, this model reads 28x28x1"),
         (("infer", run, two[0], tmp_path / "text.png"), "no picture that Pillow can read"),
         (("infer", run, two[0], tmp_path / "nowhere.png"), "No such file"),
         (("infer", run, two[0], tmp_path / "nowhere.npy"), "No such file"),
         (("infer", run, two[0], tmp_path / "float.npy"), "save one image as uint8"),
-        (("plan", run, *two, "--allowed=two"), "two is no action of Z10, write them as in -1,1"),
+        (("plan", run, *two, "--allowed=two"), "two is not an action of Z10, write them as in -1,1"),
         (("plan", run, *two), "--allowed"),
         (("inspect", run, "--figure", "a.jpeg"), "must end in .png or .svg"),
         (("inspect", tmp_path), "not a run directory"),
     ]:
         done = cli(*words)
         assert done.code == 2, words
-        assert says in done.err, done.err
+        assert says(done.err, expected), done.err
         assert done.err.count("\n") == 1

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import blobs, checked
+from helpers import blobs, checked, says
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
@@ -86,7 +86,7 @@ def test_saved_results_are_printed_again(quick, cli):
     assert json.loads(cli("bench", "--read", out, "--format", "json").out) == json.loads(out.read_text())
     text = cli("bench", "--read", out).out
     assert all(f"\n{name}: " in text for name in BENCHMARKS)
-    assert re.search(r"pipeline +training +[\d.]+ +>= 10", text)
+    assert re.search(r"pipeline +training +[\d.]+ +>= 2", text)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_wrong_requests_fail_with_one_line(cli, words, why, tmp_path, monkeypatc
     done = cli("bench", *words)
     assert (done.code, done.out) == (2, "")
     assert done.err.count("\n") == 1
-    assert why in done.err
+    assert says(done.err, why), done.err
     assert [file.name for file in tmp_path.iterdir()] == ["other.json"]
 
 
@@ -127,7 +127,7 @@ def test_a_stop_keeps_what_was_measured(cli, tmp_path, monkeypatch):
     monkeypatch.setattr("brojepa.bench.run", run)
     done = cli("bench", "startup", "scale", "--out", tmp_path / "b.json")
     assert done.code == 130
-    assert "stopped in scale; startup are in" in done.err
+    assert says(done.err, "stopped scale startup")
     assert list(json.loads((tmp_path / "b.json").read_text())["benchmarks"]) == ["startup"]
 
 
@@ -195,7 +195,7 @@ def test_the_textbook_feeds_transitions_of_the_same_world():
     batch = next(pipeline.batches(items, 32, 0, CPU))
     assert torch.equal(batch.next_states, (batch.states[:, None] + batch.k) % 10)
     assert set(batch.k.flatten().tolist()) == {-1, 1}
-    ours = (training.train_split.images.double() / 255 - mean) / std
+    ours = (training.train_split.images[:].double() / 255 - mean) / std
     assert batch.targets is not None
     for images, states in ((batch.images, batch.states), (batch.targets, batch.next_states[:, 0])):
         distance, nearest = torch.cdist(images.flatten(1).double(), ours.flatten(1)).min(1)
@@ -295,7 +295,7 @@ def test_markdown_has_a_row_for_each_ratio():
     text = Results(data).markdown()
     assert re.search(r"\| scale +\| r +\| 3 +\| >= 2 \| yes \|", text)
     assert re.search(r"\| scale +\| s +\| 1 +\| >= 2 \| no  \|", text)
-    assert "1. a note" in text
+    assert "- a note" in text
     assert "Measured 2026-01-01 on X, 2 cores, 16 GiB, 2 threads; torch 2." in text
 
 

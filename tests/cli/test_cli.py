@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import SMALL, Cli, Outcome, files, one_line, truncate
-from helpers import ROOT
+from helpers import ROOT, says
 from small_runs import without_times
 
 from brojepa import config as knobs
@@ -138,7 +138,7 @@ WRONG = [  # DIGITS stands for the path of the small world
     (["train", "--world", "no/such/world"], "no world at no/such/world"),
     (["train", "--world", "emnist"], "EMNIST letters not found"),
     (["train", "--data-dir", "."], "--world PATH"),
-    (["train", "--train-actions", "one"], "--train-actions: one is no action of Z10, write them as in -1,1"),
+    (["train", "--train-actions", "one"], "--train-actions: one is not an action of Z10, write them as in -1,1"),
     (["train", "--train-actions", ""], "--train-actions is empty"),
     (["train", "--train-actions", "-1,1,-1", "--world", "DIGITS"], "names an action twice"),
     (["train", "--train-actions", "-10,1", "--world", "DIGITS"], "-10 is outside the group"),
@@ -181,7 +181,8 @@ def test_wrong_request_is_one_line_and_exit_2(
     cli: Cli, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], expected: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert expected in one_line(cli(*(digits if word == "DIGITS" else word for word in words)), 2)
+    line = one_line(cli(*(digits if word == "DIGITS" else word for word in words)), 2)
+    assert says(line, expected), line
     assert not [path for path in files(tmp_path) if not path.endswith("lock")]
 
 
@@ -190,7 +191,7 @@ def test_wrong_request_is_one_line_and_exit_2(
 )
 def test_impossible_world_is_refused(cli: Cli, tmp_path: Path, labels: list[int], expected: str) -> None:
     np.savez(tmp_path / "own.npz", images=np.zeros((40, 8, 8), np.uint8), labels=np.array(labels))
-    assert expected in one_line(cli("train", "--world", tmp_path / "own.npz", "--out", tmp_path / "out"), 2)
+    assert says(one_line(cli("train", "--world", tmp_path / "own.npz", "--out", tmp_path / "out"), 2), expected)
 
 
 def test_debug_shows_the_traceback(brojepa_process: Cli) -> None:
@@ -445,6 +446,21 @@ def test_a_reader_that_has_seen_enough_is_no_error(command):
     assert process.returncode == 141
 
 
+@pytest.mark.parametrize("command", ["eval", "inspect", "decode"])
+def test_an_empty_name_is_no_run(cli, command: str) -> None:
+    done = cli(command, "")
+    assert done.code == 2
+    assert "empty" in done.err
+
+
+def test_a_knob_is_given_once_to_a_sweep(cli, digits) -> None:
+    words = ("sweep", "mnist/bro-mlp-mfr-fixed", "--world", digits, "--dry-run", "--grid", "lr", "1e-3")
+    for more in (("--grid", "lr", "1e-4"), ("--lr", "1e-4")):
+        done = cli(*words, *more)
+        assert done.code == 2
+        assert "lr" in done.err
+
+
 # Streams
 
 
@@ -454,6 +470,11 @@ def test_a_screen_without_plus_minus_signs_is_no_reason_to_fail(brojepa_process,
         done = brojepa_process(*words, env={"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"})
         assert (done.code, done.err) == (0, "")
         assert done.out
+        assert "?" not in done.out
+    notes = brojepa_process("report", trained[0], env={"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}).out
+    assert "^ above" in notes, notes
+    assert "v below" in notes, "one sign for both would say nothing"
+    assert {"ascii": "+-", "latin-1": "�"}[encoding] in notes
 
 
 def test_a_run_is_finished_where_the_screen_has_ascii_only(brojepa_process, tiny, tmp_path) -> None:

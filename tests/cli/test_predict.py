@@ -120,7 +120,7 @@ def test_what_cannot_be_predicted_is_one_line(
     for words, says in [
         (("predict", run, pictures[0]), "--action"),
         (("predict", run, "--action", "+1"), "IMAGE"),
-        (("predict", run, pictures[0], "--action", "two"), "no action"),
+        (("predict", run, pictures[0], "--action", "two"), "action"),
         (("predict", run, tmp_path / "cut.png", "--action", "+1"), "cut.png"),
         (("predict", run, tmp_path / "float.tiff", "--action", "+1"), "floating-point"),
         (("predict", run, tmp_path / "nowhere.png", "--action", "+1"), "No such file"),

@@ -38,7 +38,10 @@ ROOT = HERE.parents[1]
 RECORDED = HERE / "recorded.json"
 OLD_RUNS = HERE / "old-runs"
 
-COMMANDS = ("train", "eval", "sweep", "report", "figures", "data", "inspect", "infer", "plan", "bench")
+COMMANDS = (
+    "train", "eval", "sweep", "report", "figures", "data", "inspect", "infer", "plan", "bench", "predict",
+    "export", "push", "decode", "demo",
+)  # fmt: skip
 CALLED = ("train", "load", "open_world", "preset", "evaluate", "evaluate_run", "inspect")
 TIMES = ("seconds", "evaluation_seconds", "images_per_second")
 OF_THE_PATH = ("world", "config_hash")  # of a result: a world of one's own is named by where it is

@@ -62,7 +62,7 @@ class Lost(Exception):
 
 
 def make_world(path: Path, train: int = 24, test: int = 6) -> Path:
-    """Real MNIST digits of 14 x 14 pixels, so many of each."""
+    """Real MNIST digits of 14 x 14 pixels, the same number of each."""
     mnist, parts = open_world("mnist"), {}
     for start, split, count in (("", mnist.train, train), ("test_", mnist.test, test)):
         states = split.states.numpy()
@@ -586,7 +586,7 @@ class Table:
 def run(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--most", type=int, help="at most so many tries of a fault and a kind, drawn at random")
+    parser.add_argument("--most", type=int, help="the most tries per fault and kind, drawn at random")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--faults", help="only those whose names hold this word")
     parser.add_argument("--sweeps", type=int, default=6, help="tries of each fault of a sweep")

@@ -178,6 +178,17 @@ def test_the_circle_is_at_frequency_1_unless_another_is_asked_for(cli, rotations
         assert np.allclose(after, before * np.exp(2j * np.pi * f / 10), atol=1e-5), "the action turns the picture"
 
 
+def test_several_frequencies_have_a_panel_each_unless_one_is_asked_for(rotations):
+    run = rotations["mnist/bro-mlp-mfr-fixed"]
+    content = collect("circle-multi", source(run))
+    reads, present = source(run)["run"], geometry.frequencies(brojepa.load(run.path).action.angles.numpy(), 10)
+    assert content["others"] == sorted({min(f, 10 - f) for f in present.tolist()} - {0, 1})
+    for f, means in zip(content["others"], content["others.prototypes"], strict=True):
+        plane = geometry.at_frequency(reads.z, reads.prototypes, present, f)
+        assert np.allclose(means, plane(reads.prototypes), atol=1e-5)
+    assert "others" not in collect("circle-multi", source(run), frequency="2")
+
+
 def test_principal_components_where_they_are_asked_for(cli, rotations, tmp_path):
     run = rotations["mnist/bro-mlp-mfr-fixed"]
     assert cli("figures", run.path, "--frequency", "pca", "--out", tmp_path).code == 0

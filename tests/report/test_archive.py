@@ -15,7 +15,8 @@ from reporting import Cli, write_run
 from brojepa import report
 from brojepa.errors import RequestError, RunError
 from brojepa.presets import PRESETS
-from brojepa.report.archive import _short, archive, experiment, read_names
+from brojepa.report.archive import archive, experiment, read_names
+from brojepa.report.names import _short
 from brojepa.report.records import find
 from brojepa.runs.finding import runs_under
 from brojepa.runs.stored import StoredRun, unpack
@@ -189,6 +190,34 @@ def test_damaged_lines_are_left_out_of_reports_and_never_written_over(cli: Cli, 
     refused = one_line(cli("report", tmp_path / "runs", "--archive", tmp_path / "kept"), 1)
     assert f"{file} line 2 is damaged" in refused
     assert file.read_text() == damaged
+
+
+def test_what_a_killed_archiver_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs", "mnist/fast")
+    left = tmp_path / "kept/mnist/.fast.jsonl.999999999.partial"
+    left.parent.mkdir(parents=True)
+    left.write_text('{"seed": 0, "con')
+    archive(tmp_path / "runs", tmp_path / "kept")
+    assert [file.name for file in left.parent.iterdir()] == ["fast.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("result", 3), ("result", []), ("epochs", None), ("epochs", [3]), ("environment", []), ("config", {"lr": "x"}),
+     ("config", 1), ("world", {}), ("world", {"name": 3}), ("seed", "x")],
+)  # fmt: skip
+def test_wrong_types_in_a_line_are_one_line_and_never_written_over(cli: Cli, tmp_path: Path, key, value) -> None:
+    write_run(tmp_path / "runs", "mnist/fast")
+    archive(tmp_path / "runs", tmp_path / "kept")
+    file = tmp_path / "kept/mnist/fast.jsonl"
+    line = {**json.loads(file.read_text()), key: value}
+    file.write_text(damaged := json.dumps(line) + "\n")
+    refused = one_line(cli("report", tmp_path / "runs", "--archive", tmp_path / "kept"), 1)
+    assert str(file) in refused
+    assert file.read_text() == damaged
+    drawn = cli("figures", tmp_path / "kept", "--out", tmp_path / "figures")
+    assert drawn.code in (0, 1, 2)
+    assert "unexpected" not in drawn.err
 
 
 def test_bad_requests_are_one_line(cli: Cli, tmp_path: Path) -> None:

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import checked
+from helpers import checked, says
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reporting import Cli, line_of, notes_of, write_run
+from reporting import Cli, cells, line_of, notes_of, write_run
 
 from brojepa import report
 from brojepa.errors import BrojepaError
-from brojepa.presets import PAPER_ROWS, PRESETS, paper_row
+from brojepa.presets import AUTO, PAPER_ROWS, PRESETS, paper_row
+from brojepa.report.archive import archive
 from brojepa.report.records import COLUMNS, METRICS, as_row, find
 from brojepa.report.rows import paper_rows
 
@@ -44,8 +45,8 @@ def test_every_row_of_a_table_is_there_with_or_without_runs(tmp_path: Path, tabl
     for row in view.rows():
         line = line_of(text, row["row"].removeprefix(f"{world}/"))
         paper = f"{row['zero_shot_paper']:.4f} ± {row['zero_shot_paper_std']:.4f}"
-        assert line[7] == paper
-        assert (line[1], line[6]) == (("1", "0.9700") if row["n"] else ("0", "no runs"))
+        assert line[6] == paper
+        assert (line[1], line[5].rstrip(" ↑↓")) == (("1", "0.9700") if row["n"] else ("0", "no runs"))
     for family in ("Supervised baselines + additive embedding", "Supervised baselines + block rotation", "BRo-JEPA"):
         assert text.count(f"| **{family}** |") == 2
 
@@ -67,12 +68,12 @@ def test_a_line_is_mean_and_sample_deviation_beside_the_papers(tmp_path: Path) -
     text = report.table(tmp_path, 1).markdown()
     line = line_of(text, "bro-mlp-mfr-fixed")
     assert line[1:3] == ["4", "25"]
-    assert line[3:6] == [f"{mean:.4f} ± {std:.4f}", "0.9724 ± 0.0014", f"{mean - 0.9724:+.4f} ↑"]
-    assert line[6:10] == ["0.9724 ± 0.0000", "0.9724 ± 0.0009", "+0.0000 =", "strict"]
+    assert line[3:5] == [f"{mean:.4f} ± {std:.4f} ↑", "0.9724 ± 0.0014"]
+    assert line[5:] == ["0.9724 ± 0.0000 =", "0.9724 ± 0.0009", "strict"]
     assert "chance 0.1000" in text
     shown = line_of(report.table(tmp_path, 1, intervals=True).markdown(), "bro-mlp-mfr-fixed")
-    assert shown[3] == f"{mean:.4f} [{mean - half:.4f}, {mean + half:.4f}]"
-    assert line_of(text, "bro-mlp-mfr-fixed", table=1)[4:7] == ["0.9600 ± 0.0000", "0.9722 ± 0.0011", "-0.0122 ↓"]
+    assert shown[3] == f"{mean:.4f} [{mean - half:.4f}, {mean + half:.4f}] ↑"
+    assert line_of(text, "bro-mlp-mfr-fixed", table=1)[3:5] == ["0.9600 ± 0.0000 ↓", "0.9722 ± 0.0011"]
 
 
 @pytest.mark.parametrize(
@@ -90,8 +91,8 @@ def test_verdict_is_the_papers_standard_deviation_to_its_four_decimals(
 def test_one_seed_has_no_spread_and_no_number_is_a_dash(tmp_path: Path) -> None:
     write_run(tmp_path, "mnist/supervised-mlp", rollout=None)
     view = report.table(tmp_path)
-    assert line_of(view.markdown(), "supervised-mlp")[3] == "0.9800"
-    assert line_of(view.markdown(), "supervised-mlp", table=1)[4:7] == ["-", "-", ""]
+    assert line_of(view.markdown(), "supervised-mlp")[3] == "0.9800 ↑"
+    assert line_of(view.markdown(), "supervised-mlp", table=1)[3:5] == ["-", "-"]
     (row,) = view.rows()
     assert row["seen_std"] is row["seen_low"] is row["rollout"] is row["rollout_paper"] is None
 
@@ -119,23 +120,32 @@ def test_every_difference_from_the_paper_is_noted(tmp_path: Path) -> None:
     name = "emnist/bro-mlp-mfr-fixed"
     changed = PRESETS[name].replace(target="relaxed", epochs=3, lr=0.001, normalise=True, train_actions=(-2, 1))
     write_run(tmp_path, changed, base=name, split="rebuilt")
-    notes = notes_of(report.table(tmp_path, 2).markdown(), "bro-mlp-mfr-fixed")
+    view = report.table(tmp_path, 2)
+    (notes,) = [row["notes"] for row in view.rows() if row["n"]]
     assert "fewer seeds than the paper's six" in notes
     assert "3 epochs, 25 in the paper" in notes
     assert "rebuilt EMNIST split, the official one in the paper" in notes
     begun = f"config {changed.hash}, changed from {name}: "
     assert f"{begun}train-actions -2,1, normalise on, target relaxed, lr 0.001" in notes
-    if report.departures(name):
-        assert any(note.startswith("preset departs from the paper's plain protocol: ") for note in notes)
+    departs = [note for note in notes if note.startswith("preset departs from the paper's plain protocol: ")]
+    assert departs
+    text = view.markdown()
+    split = "rebuilt EMNIST split, the official one in the paper"
+    assert notes_of(text, "bro-mlp-mfr-fixed") == [split, *departs]  # the rest is in the row
+    (line,) = [cells(line) for line in text.splitlines() if line.startswith("| bro-mlp-mfr-fixed, ")][:1]
+    assert line[:3] == [
+        "bro-mlp-mfr-fixed, train-actions=-2_1, normalise=on, target=relaxed, epochs=3, lr=1e-3", "1", "3 (25)",
+    ]  # fmt: skip
 
 
-def test_the_notes_of_a_row_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    for seed in range(6):
-        write_run(tmp_path, "emnist/supervised-mlp", seed=seed, split="rebuilt")
-    write_run(tmp_path, "emnist/supervised-mlp-sfr-fixed", split="rebuilt")
+def test_a_note_names_the_rows_it_is_about(tmp_path: Path) -> None:
+    write_run(tmp_path, "emnist/supervised-mlp", split="rebuilt")
+    write_run(tmp_path, "emnist/supervised-mlp-sfr-fixed", split="official")
     text = report.table(tmp_path, 2).markdown()
-    assert line_of(text, "supervised-mlp")[-1] == "1"
-    assert line_of(text, "supervised-mlp-sfr-fixed")[-1] == "1 2"
+    assert notes_of(text, "supervised-mlp")
+    assert not notes_of(text, "supervised-mlp-sfr-fixed")
+    write_run(tmp_path / "b", "emnist/supervised-mlp", split="rebuilt")
+    assert "- all rows: rebuilt EMNIST split" in report.table(tmp_path / "b", 2).markdown()
 
 
 def test_a_departure_that_a_run_takes_back_is_not_noted(tmp_path: Path) -> None:
@@ -171,7 +181,7 @@ def test_relaxed_targets_are_said_where_there_is_no_paper_row(tmp_path: Path) ->
 
 def test_weak_zero_shot_is_said(tmp_path: Path) -> None:
     write_run(tmp_path, "mnist/jepa-mlp-consistency")
-    assert line_of(report.table(tmp_path, 1).markdown(), "jepa-mlp-consistency")[9] == "weak"
+    assert line_of(report.table(tmp_path, 1).markdown(), "jepa-mlp-consistency")[-1] == "weak"
 
 
 # Which runs make a line
@@ -187,16 +197,48 @@ def test_changed_configs_are_lines_of_their_own_below_the_preset(tmp_path: Path)
     hashes = [row["config_hash"] for row in report.table(tmp_path, 1).rows() if row["row"] == name]
     assert hashes == [PRESETS[name].hash, changed[1].hash, changed[0].hash]  # the preset, then by number of seeds
     text = report.table(tmp_path, 1).markdown()
-    assert line_of(text, "bro-mlp-mfr-fixed")[3] == "0.3000"
-    assert line_of(text, f"↳ {changed[1].hash}")[1:4] == ["2", "25", "0.2000 ± 0.0000"]
+    assert line_of(text, "bro-mlp-mfr-fixed")[3] == "0.3000 ↓"
+    assert line_of(text, "↳ lr=0.2")[1:4] == ["2", "25", "0.2000 ± 0.0000 ↓"]
+    assert not re.search("|".join(hashes), text)
+
+
+def test_a_changed_config_has_the_name_of_its_file_in_an_archive(tmp_path: Path) -> None:
+    name, many = "mnist/jepa-mlp", {"lr": 0.1, "epochs": 2, "schedule": "one-cycle", "probe_lr": 1.0}
+    changed = PRESETS[name].replace(**many)
+    write_run(tmp_path / "runs", changed, base=name)
+    write_run(tmp_path / "runs", PRESETS[name].replace(lr=0.2), base=name)
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept/names.csv").write_text(f"hash,name,question\n{changed.hash},jepa-mlp,in-a-hurry,\n".replace(
+        "jepa-mlp,in-a-hurry", '"jepa-mlp,in-a-hurry"'))  # fmt: skip
+    archive(tmp_path / "runs", tmp_path / "kept")
+    labels = [line.label for section in report.table(tmp_path / "kept").sections for line in section.lines]
+    assert sorted(labels) == ["jepa-mlp, lr=0.2", "↳ in-a-hurry"]
+    labels = [line.label for section in report.table(tmp_path / "runs").sections for line in section.lines]
+    assert labels == ["jepa-mlp, lr=0.2", "↳ epochs=2, lr=0.1, probe-lr=1, schedule=one-cycle"]
+
+
+def test_a_world_that_is_not_in_the_paper_has_no_column_for_it(tmp_path: Path) -> None:
+    write_run(tmp_path, "mnist/fast")
+    header = [line for line in report.table(tmp_path).markdown().splitlines() if line.startswith("| row ")]
+    assert [cells(line) for line in header] == [
+        ["row", "seeds", "epochs", "seen", "zero-shot", "kind"], ["row", "train", "rollout", "k-NN"],
+    ]  # fmt: skip
+
+
+def test_what_the_recipe_for_own_images_chose_is_not_in_the_name_of_a_row(tmp_path: Path) -> None:
+    chosen = PRESETS[AUTO].replace(world="/data/mine.npz", epochs=30, shift=1)
+    write_run(tmp_path, chosen, base=AUTO)
+    write_run(tmp_path, chosen.replace(lr=0.1), base=AUTO)
+    labels = [line.label for section in report.table(tmp_path).sections for line in section.lines]
+    assert labels[0] == AUTO
+    assert labels[1] in ("↳ lr=0.1", f"↳ lr={PRESETS[AUTO].lr:g}")  # whichever has the lower hash leads
 
 
 def test_a_changed_config_stands_in_the_row_where_the_preset_has_no_runs(tmp_path: Path) -> None:
     name = "mnist/bro-resnet18-mfr-fixed"
     write_run(tmp_path, PRESETS[name].replace(epochs=2), base=name)
     text = report.table(tmp_path, 1).markdown()
-    assert line_of(text, "bro-resnet18-mfr-fixed")[1:4] == ["1", "2", "0.9800"]
-    assert "2 epochs, 25 in the paper" in notes_of(text, "bro-resnet18-mfr-fixed")
+    assert line_of(text, "bro-resnet18-mfr-fixed, epochs=2")[1:4] == ["1", "2 (25)", "0.9800 ↓"]
     assert "↳" not in text
 
 
@@ -253,7 +295,7 @@ def test_a_run_found_twice_with_other_numbers_is_an_error_that_names_both(cli: C
     second = write_run(tmp_path / "b", "mnist/jepa-mlp", knn=0.25)
     done = cli("report", tmp_path)
     assert (done.code, done.out) == (1, "")
-    assert f"{first} and {second} are the same run (mnist/jepa-mlp, seed 0) and disagree" in done.err
+    assert says(done.err, f"{first} {second} mnist/jepa-mlp seed 0 disagree")
 
 
 def test_unfinished_runs_are_counted_and_left_out(cli: Cli, tmp_path: Path) -> None:
@@ -261,7 +303,8 @@ def test_unfinished_runs_are_counted_and_left_out(cli: Cli, tmp_path: Path) -> N
     for seed in (1, 2):
         write_run(tmp_path, "mnist/jepa-mlp", seed, unfinished=True)
     done = cli("report", tmp_path, tmp_path / "mnist", "--format", "json")
-    assert (done.code, done.err) == (0, "brojepa: 2 runs not finished, left out\n")
+    assert done.code == 0
+    assert says(done.err, "2 runs not finished, left out")
     assert json.loads(done.out)[0]["seeds"] == [0]
 
 
@@ -329,5 +372,5 @@ def test_damaged_line_of_a_csv_is_named(cli: Cli, tmp_path: Path, column: str, v
     (tmp_path / "runs.csv").write_text(damage(report.runs(tmp_path).csv(), column, value))
     done = cli("report", tmp_path / "runs.csv")
     assert (done.code, done.out) == (2, "")
-    assert f"{tmp_path / 'runs.csv'} line 2 is not a run" in done.err
-    assert expected in done.err
+    assert says(done.err, f"{tmp_path / 'runs.csv'} line 2")
+    assert says(done.err, expected), done.err

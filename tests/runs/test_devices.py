@@ -29,7 +29,7 @@ def test_auto_takes_the_best_device_there_is_and_says_why():
 
 def test_an_absent_device_is_refused_with_what_there_is():
     absent = "mps" if not torch.backends.mps.is_available() else "cuda"
-    with pytest.raises(RequestError, match=rf"--device {absent} is not available here: choose auto or .*cpu"):
+    with pytest.raises(RequestError, match=rf"--device {absent} .*auto.*cpu"):
         devices.choose_device(absent)
 
 
@@ -71,7 +71,7 @@ def announced(monkeypatch):
 def test_a_measurement_that_fails_is_said_and_not_remembered(announced, monkeypatch, probe):
     monkeypatch.setattr(devices, "PROBE", probe)
     assert devices.place(Config(encoder="cnn"), "cpu").precision is torch.float32
-    with pytest.raises(RequestError, match=r"--precision bfloat16: .*fails on this CPU.*float32 or auto"):
+    with pytest.raises(RequestError, match=r"--precision bfloat16.*CPU.*float32.*auto"):
         devices.place(Config(encoder="cnn", precision="bfloat16"), "cpu")
     assert not list(cache_dir().glob("*"))
     monkeypatch.setattr(devices, "PROBE", "print(2.5)")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import checked
+from helpers import checked, says
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -124,7 +124,7 @@ def test_a_jobs_command_says_its_config(name, values):
 def test_a_wrong_request_is_one_line(cli, tmp_path, words, said):
     outcome = cli("sweep", *words, "--out", tmp_path)
     assert outcome.code == 2
-    assert said in outcome.err
+    assert says(outcome.err, said), outcome.err
     assert len(outcome.err.splitlines()) == 1
     assert not list(tmp_path.iterdir())
 
@@ -456,3 +456,31 @@ def test_workers_import_nothing_from_the_current_directory_but_own_parts(brojepa
     assert done.code == 0, (done, [log.read_text() for log in tmp_path.rglob(LOG)])
     assert len(results(tmp_path / "out")) == 1
     assert not list(tmp_path.glob("* was run"))
+
+
+@pytest.mark.filterwarnings("ignore")  # of tensorboard
+def test_every_run_of_a_sweep_is_tracked(cli, digits, tmp_path):
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    words = ("mnist/bro-mlp-mfr-fixed", "--world", digits, "--seeds", "0-1", "--jobs", 2, "--epochs", 2, *SMALL)
+    done = cli("sweep", *words, "--out", tmp_path, "--track", "tensorboard")
+    assert done.code == 0, done.err
+    runs = [Run(file.parent) for file in sorted(tmp_path.rglob("result.json"))]
+    assert [run.header["seed"] for run in runs] == [0, 1]
+    identities = set()
+    for run in runs:
+        identities.add(json.loads((run.path / "tracking.json").read_text())["id"])
+        seen = events.EventAccumulator(str(run.path / "tensorboard")).Reload()
+        assert [event.value for event in seen.Scalars("loss")] == pytest.approx([row["loss"] for row in run.metrics])
+        assert seen.Scalars("test/seen")[-1].value == pytest.approx(run.result["metrics"]["seen"])
+        assert "curves" in seen.Tags()["images"]
+    assert len(identities) == 2
+
+
+def test_trackers_of_a_sweep_reach_slurm_and_are_checked_first(cli, digits, tmp_path):
+    (job,) = plan(["mnist/fast"], [0], tmp_path, track="tensorboard,wandb")
+    assert job.command()[-2:] == ["--track", "tensorboard,wandb"]
+    assert "--track" not in plan(["mnist/fast"], [0], tmp_path)[0].command()
+    done = cli("sweep", "mnist/fast", "--world", digits, "--out", tmp_path, "--track", "tensorbord")
+    assert done.code == 2
+    assert "tensorboard" in done.err
+    assert not list(tmp_path.iterdir())

@@ -12,12 +12,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from conftest import Outcome
-from helpers import ROOT, checked
+from helpers import ROOT, checked, says
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,6 +77,16 @@ def test_a_wrong_request_says_what_is_right(text, says):
     assert "\n" not in str(caught.value)
 
 
+def test_a_task_with_several_gpus_makes_a_run_in_as_many_processes():
+    (job,) = plan([PRESET], [3])
+    assert "torch.distributed.run" not in job.command()
+    for text, count in {"": 1, "gpus=1": 1, "gpus=4": 4, "gpus=a100:2": 2}.items():
+        assert parse_slurm(text).processes == count
+    command = replace(job, processes=4).command()
+    assert command[1:5] == ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
+    assert command[5:] == job.command()[1:]
+
+
 def test_every_key_is_documented():
     page = (ROOT / "docs" / "cluster.md").read_text()
     assert [key for key in KEYS if f"| `{key}` |" not in page] == []
@@ -97,16 +108,14 @@ def test_packs_hold_every_run_once_and_one_encoder_each(presets, seeds, size):
 def test_without_slurm_or_submitit_it_says_what_to_do(cli: Callable[..., Outcome], tmp_path, monkeypatch):
     words = ("sweep", PRESET, "--seeds", "0", "--out", tmp_path / "runs", "--slurm")
     monkeypatch.setenv("PATH", str(tmp_path))
-    for also, says in (((), "no Slurm here (srun not found)"), (("partion=x",), "did you mean partition?")):
+    for also, expected in (((), "no Slurm here (srun not found)"), (("partion=x",), "did you mean partition?")):
         outcome = cli(*words, *also)
         assert outcome.code == 2
-        assert says in outcome.err
+        assert says(outcome.err, expected), outcome.err
     monkeypatch.setitem(sys.modules, "submitit", None)
     outcome = cli(*words)
-    assert (outcome.code, outcome.err) == (
-        2,
-        "brojepa: error: --slurm needs submitit: pip install 'brojepa[cluster]'\n",
-    )
+    assert outcome.code == 2
+    assert says(outcome.err, "--slurm submitit pip install 'brojepa[cluster]'"), outcome.err
     assert not (tmp_path / "runs").exists()
 
 
@@ -233,9 +242,9 @@ def test_when_slurm_does_not_answer_nothing_is_queued(squeue, tmp_path):
     write_json(queue.record(tmp_path, "brojepa-20250101-000000-aaaa"), [["mnist/bro-mlp-mfr-fixed/seed-0"]])
     squeue("echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
     (tmp_path / "bin" / "srun").symlink_to("squeue")
-    with pytest.raises(RunError, match=r"Unable to contact slurm controller; .* repeat the command"):
+    with pytest.raises(RunError, match=r"Unable to contact slurm controller"):
         submit([job], Request(), tmp_path)
     assert len(list((tmp_path / "slurm").glob("brojepa-*"))) == 1
     (tmp_path / "file").touch()
-    with pytest.raises(RunError, match=r"cannot write to .*file/slurm: Not a directory; name another place"):
+    with pytest.raises(RunError, match=r"file/slurm: Not a directory"):
         submit([job], Request(), tmp_path / "file")

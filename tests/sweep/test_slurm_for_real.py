@@ -23,6 +23,7 @@ from conftest import Outcome
 import brojepa
 from brojepa.presets import preset
 from brojepa.runs import Run
+from brojepa.sweep import plan
 
 pytestmark = pytest.mark.slurm
 
@@ -40,7 +41,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
 
 @pytest.fixture(scope="module")
 def epochs(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> int:
-    """How many of them take so many seconds here and now."""
+    """How many of them take that many seconds here and now."""
     config = preset(PRESET).replace(world=str(digits), epochs=20)
     result = brojepa.train(config, out=tmp_path_factory.mktemp("measured")).result
     return max(20, round(SECONDS / (result["seconds"] / 20)))
@@ -50,11 +51,11 @@ class Sweep:
     """The command, as a process, over some seeds of one small preset; and the runs that it makes."""
 
     def __init__(self, slurm: Slurm, digits: Path, out: Path, seeds: int, epochs: int) -> None:
-        self.slurm, self.out = slurm, out
+        self.slurm, self.digits, self.out = slurm, digits, out
         self.processes: list[subprocess.Popen[str]] = []
         self.words = [PRESET, "--world", digits, "--epochs", epochs, "--seeds", f"0-{seeds - 1}", "--out", out]
-        config = preset(PRESET).replace(world=str(digits), epochs=epochs)
-        self.runs = [Run.locate(out, config, PRESET, seed) for seed in range(seeds)]
+        changes = {"world": str(digits), "epochs": epochs}
+        self.runs = [job.run for job in plan([PRESET], range(seeds), out, changes=changes)]
 
     def start(self, request: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "brojepa", "sweep", *map(str, self.words), "--slurm", request]
@@ -140,7 +141,7 @@ def test_preempted_tasks_go_on_where_they_were_and_no_run_is_made_twice(
         assert len(re.findall("stopped (at|after) epoch", log(run))) == 1, "saved when told to"
         assert log(run).count("resuming at epoch") == 1
 
-    alone = brojepa.train(single.config, seed=2, out=tmp_path / "alone")
+    alone = brojepa.train(single.config.replace(world=str(sweep.digits)), seed=2, out=tmp_path / "alone")
     assert alone.result["per_action"] == single.result["per_action"], "the same bits as without Slurm"
 
     again = finish(sweep.start("time=60"))
@@ -178,11 +179,12 @@ def test_a_task_told_to_end_saves_and_only_a_cancelled_one_stays_away(
 def test_a_failed_run_is_tried_once_more_and_does_not_hold_up_its_pack(sweep_of: Callable[..., Sweep]) -> None:
     sweep = sweep_of(seeds=2, epochs=2)
     broken, fine = sweep.runs
-    (broken.path / "metrics.jsonl").mkdir(parents=True)  # so that it cannot be written
+    broken.state_file.parent.mkdir(parents=True)
+    broken.state_file.write_bytes(b"no checkpoint")  # so that it cannot go on
     outcome = finish(sweep.start("cpus=1,pack=2"))
     assert outcome.code == 1
     assert whole(fine)
-    assert log(broken).count("brojepa: error: cannot write") == 2
+    assert log(broken).count("brojepa: error:") == 2
     assert "exit code 1" in outcome.out
     assert starts(fine) == 1
 
@@ -195,3 +197,20 @@ def test_what_slurm_refuses_is_one_line_and_leaves_nothing_behind(sweep_of: Call
     assert "Slurm refused the job" in outcome.err
     assert "invalid partition" in outcome.err
     assert not list((sweep.out / "slurm").glob("brojepa-*"))
+
+
+def test_a_run_uses_all_gpus_of_its_task_and_goes_on_when_it_is_queued_again(sweep_of: Callable[..., Sweep]) -> None:
+    """The node has none, but says that it has two: each gets a process, which then computes on the CPU."""
+    sweep = sweep_of(seeds=1)
+    (run,) = sweep.runs
+    process = sweep.start("gpus=2,cpus=2")
+    sweep.until_training(run)
+    sweep.slurm("scontrol", "requeue", sweep.slurm("squeue", "-h", "-o", "%i"))
+    outcome = finish(process, 240)
+    assert outcome.code == 0, outcome
+    assert whole(run)
+    environment = run.environment
+    assert [start["processes"] for start in environment["starts"]] == [2, 2]
+    assert environment["threads"] == 1
+    assert log(run).count("brojepa: stopped a") == 1
+    assert "resuming at epoch" in log(run)

@@ -144,9 +144,13 @@ def test_damaged_decoders_are_one_line_each(own, world):
     }
     for word, damage in damages.items():
         damage()
-        with pytest.raises(RunError, match=word) as caught:
-            brojepa.load(own.path, "cpu")
+        model = brojepa.load(own.path, "cpu")
+        z = model.encode(world.test.images[:2])  # the model is whole, and predicts
+        with pytest.raises(RequestError, match=word) as caught:
+            model.decode(z)
         assert "brojepa decode" in str(caught.value)
+        with pytest.raises(RunError, match=word):
+            train_decoder(own.path, world=world, **QUICK)
         file.write_bytes(whole)
     assert brojepa.load(own.path, "cpu").decoder is not None
 

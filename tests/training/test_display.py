@@ -30,7 +30,7 @@ class Tty(io.StringIO):
 
 @pytest.fixture
 def terminal(monkeypatch):
-    """A terminal of so many columns, on which every step is shown."""
+    """A terminal of that many columns, on which every step is shown."""
 
     def make(columns: int) -> Tty:
         monkeypatch.setenv("COLUMNS", str(columns))

@@ -11,7 +11,7 @@ import pytest
 import torch
 from helpers import model
 
-from brojepa import Callback, Config, World, preset, train
+from brojepa import Callback, Config, PoseWorld, World, preset, train
 from brojepa.config import parse
 from brojepa.groups import Cyclic
 from brojepa.training.hints import ENOUGH, hints, staleness
@@ -49,6 +49,38 @@ def test_a_lag_is_cured_by_what_is_missing_and_by_nothing_that_is_there(knobs, f
     (hint,) = said(FAST.replace(**knobs), result=lagging(0.6))
     assert "zero-shot 0.6000 lags behind seen 0.9700" in hint
     assert re.findall(r"--[a-z-]+ \S+", hint) == flags
+
+
+@pytest.mark.parametrize(
+    ("knobs", "flag"),
+    [
+        ({"action": "additive", "target": "sampled"}, "--action mfr-fixed"),
+        ({"action": "mfr-fixed", "target": "sampled"}, "--target relaxed"),
+        ({"action": "mfr-fixed", "target": "relaxed"}, "--epochs 10"),
+    ],
+)
+def test_a_lag_among_poses_has_its_own_cure(knobs, flag):
+    config = FAST.replace(epochs=5, **knobs)
+    (hint,) = hints(config, Cyclic(72), ROWS, lagging(0.6) | {"angles": None}, 200, 0.0, labelled=False)
+    assert "zero-shot 0.6000 lags behind seen 0.9700" in hint
+    assert re.findall(r"--[a-z-]+ \S+", hint) == [flag]
+    assert hints(config, Cyclic(72), ROWS, WELL, 200, 0.0, labelled=False) == []
+    (short,) = hints(config, Cyclic(72), [{"seen": 0.5}, {"seen": 0.6}], WELL, 200, 0.0, labelled=False)
+    assert "--epochs 10" in short
+
+
+def test_the_end_of_a_short_run_on_views_says_so(tmp_path):
+    rng = np.random.default_rng(0)
+    views = rng.integers(0, 256, (24, 8, 8), dtype=np.uint8)
+    world = PoseWorld.from_arrays("table", views, np.repeat([0, 1], 12), np.tile(np.arange(12), 2), "Z12")
+    heard: list[str] = []
+
+    class Hear(Callback):
+        def hint(self, text: str) -> None:
+            heard.append(text)
+
+    train(world=world, out=tmp_path, encoder="mlp", epochs=1, callbacks=[Hear()])
+    assert any("--epochs" in line for line in heard)
 
 
 def test_angles_in_between_are_reported_and_settled_ones_are_not():

@@ -165,7 +165,7 @@ def test_a_process_stopped_by_a_signal_is_resumed_by_the_same_command(number, co
     assert process.returncode == code
     assert not list(tmp_path.rglob("result.json")), "it was not finished"
     if code == 130:
-        assert "the same command resumes it" in err
+        assert "same command" in err
         assert len(err.splitlines()) == 1, err
     again = cli(*command, tmp_path)
     assert again.code == 0, again.err
@@ -195,7 +195,7 @@ def test_a_second_process_on_a_run_is_refused(small, digits, tmp_path, brojepa_p
 
     train(small(), out=tmp_path, device="cpu", callbacks=[Meanwhile()])
     assert seen[0].code == 1
-    assert "is being trained by another process" in seen[0].err
+    assert "another process" in seen[0].err
     assert len(list(tmp_path.rglob("result.json"))) == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import torch
 from helpers import blobs
 
-from brojepa.worlds import World, open_world
+from brojepa.worlds import Split, World, open_world
 from brojepa.worlds.facts import chooser, facts, first_of_each, harmless, shifted, told_apart, warped
 
 
@@ -58,7 +59,31 @@ def test_told_apart_is_the_nearest_other_image():
             if j != i
         }
         right += int(states[min(far, key=lambda j: far[j])] == states[i])
-    assert told_apart(states, images) == pytest.approx(right / 12)
+    assert told_apart(Split(images[:, 0], states), lambda _: images) == pytest.approx(right / 12)
+
+
+def test_large_images_are_moved_a_few_at_a_time(monkeypatch):
+    """The answer is the same, and memory holds a few: 500 photos of 512 x 512, moved nine ways, would be 28 GB."""
+    sample = first_of_each(open_world("mnist").train, 40)
+    moved = partial(shifted, by=2)
+    whole = told_apart(sample, moved)
+    counts: list[int] = []
+
+    def counted(images: torch.Tensor) -> torch.Tensor:
+        counts.append(len(images))
+        return moved(images)
+
+    monkeypatch.setattr("brojepa.worlds.facts.AT_ONCE", 3 * 28 * 28)
+    assert told_apart(sample, counted) == whole
+    assert counts == [3] * 13 + [1]
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 64), (64, 1), (2, 2), (3, 7), (7, 9)])
+def test_images_of_few_pixels_are_left_as_they_are(shape):
+    rng = np.random.default_rng(0)
+    images, states = rng.integers(0, 256, (60, *shape), dtype=np.uint8), np.arange(60) % 3
+    world = World.from_arrays("small", (images, states), (images, states))
+    assert (facts(world).shift, facts(world).warp) == (0, 0.0)
 
 
 def test_moved_images_are_crops_and_maps_of_the_image():

@@ -239,11 +239,12 @@ def test_a_size_is_a_value_of_the_config() -> None:
             Config(size=wrong)
 
 
-def test_a_size_is_for_folders(tiny: str, scans: Path, tmp_path: Path) -> None:
-    for name in ("mnist", tiny, "rotation:mnist"):
+def test_a_size_is_for_own_images(tiny: str, scans: Path, tmp_path: Path) -> None:
+    for name in ("mnist", "rotation:mnist"):
         with pytest.raises(RequestError, match="--size"):
             open_world(name, size="6")
     assert open_world(f"rotation:{scans}", size="6").shape == (1, 6, 6)
+    assert open_world(tiny, size="6x4").shape == (1, 6, 4)
     world = open_world(str(scans))
     with pytest.raises(RequestError, match="--size"):
         brojepa.train("mnist/fast", world=world, size=6, out=tmp_path)
@@ -327,7 +328,7 @@ def test_a_terminal_sees_how_far_it_is(tmp_path: Path, monkeypatch: pytest.Monke
         (lambda d: (d / "d").mkdir(), ("d holds no images",)),
         (lambda d: (d / "b" / "0.png").unlink(), ("state b has 4 images", "5")),
         (lambda d: (d / "b" / "2.png").write_bytes(b""), ("b/2.png",)),
-        (lambda d: (d / "b" / "2.png").write_text("no picture"), ("b/2.png", "no picture")),
+        (lambda d: (d / "b" / "2.png").write_text("no picture"), ("b/2.png", "not an image")),
         (lambda d: (d / "b" / "2.png").write_bytes((d / "a" / "2.png").read_bytes()[:-25]), ("b/2.png",)),
         (lambda d: (d / "b" / "2.png").write_bytes((d / "a" / "2.png").read_bytes()[:45]), ("b/2.png",)),
         (lambda d: Image.new("F", (6, 5)).save(d / "b" / "2.tiff") or (d / "b" / "2.tiff").rename(d / "b" / "2.png"),

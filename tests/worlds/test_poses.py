@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import blobs, checked
+from helpers import blobs, checked, says
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -77,7 +77,7 @@ def test_two_images_side_by_side_move_on_their_own_or_as_one_number():
 
 
 def test_one_world_is_not_two(small):
-    with pytest.raises(RequestError, match="name two worlds, as in torus:mnist,emnist"):
+    with pytest.raises(RequestError, match=r"two worlds.* torus:mnist,emnist"):
         derived.torus("a", opened(small))
 
 
@@ -345,7 +345,7 @@ TORUS, FLIPPED, SMALL = ["--world", "torus:TINY,TINY"], ["--world", "dihedral:TI
         (["--world", "pose:3"], "pose has no parts to name, write pose"),
         (["--world", "rotation:torus:TINY,TINY"], "name a world of plain images, as in rotation:mnist"),
         (["--world", "mnist:0"], "name two or more of them"),
-        (["torus/fast", *TORUS, "--train-actions", "1,2"], "1 is no action of Z3xZ3, write them as in 1:0,0:1"),
+        (["torus/fast", *TORUS, "--train-actions", "1,2"], "1 is not an action of Z3xZ3, write them as in 1:0,0:1"),
         (["torus/fast", *TORUS, "--target", "relaxed"], "--target relaxed is for cycles, not for Z3xZ3"),
         (["dihedral/fast", *FLIPPED, "--action", "mfr-learned"], "--action mfr-learned does not fit D4"),
         (["dihedral/fast", *FLIPPED, "--action", "lookup"], "the lookup embedding is for cycles, not for D4"),
@@ -369,7 +369,7 @@ def test_what_a_world_cannot_do_is_refused_in_one_line(cli, tiny, digits, tmp_pa
     words = [word.replace("TINY", tiny).replace("DIGITS", str(digits)) for word in words]
     outcome = cli("train", *words, "--out", str(tmp_path))
     assert outcome.code == 2
-    assert message in outcome.err
+    assert says(outcome.err, message), outcome.err
     assert outcome.err.count("\n") == 1
     assert not list(tmp_path.iterdir())
 

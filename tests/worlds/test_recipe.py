@@ -10,6 +10,7 @@ import pytest
 from brojepa.config import Config
 from brojepa.errors import RequestError
 from brojepa.presets import AUTO, preset
+from brojepa.worlds import view_recipe
 from brojepa.worlds.recipe import EPOCHS, Facts, augmentation, recipe
 
 FEW = Facts(1437, 10, 130, 150, (1, 8, 8), shift=1, warp=0.1)
@@ -74,7 +75,8 @@ def test_few_images_are_augmented_more_and_tiny_ones_not_moved():
     assert augmentation(1000, (1, 28, 28)) == (2, 0.1)
     assert augmentation(60_000, (1, 28, 28)) == (1, 0.0)
     assert augmentation(1000, (1, 8, 8))[0] == 1
-    assert augmentation(1000, (1, 4, 40))[0] == 0
+    assert augmentation(1000, (1, 4, 40)) == (0, 0.0)
+    assert augmentation(1000, (1, 1, 64)) == (0, 0.0)
     assert augmentation(1000, (3, 64, 64))[0] == 4
 
 
@@ -89,3 +91,42 @@ def test_what_was_given_up_and_why_is_said():
 def test_the_recipe_is_the_preset_where_nothing_is_special():
     changed = {k for k, v in recipe(MANY)[0].to_dict().items() if v != preset(AUTO).to_dict()[k]}
     assert changed <= {"epochs", "relax_steps"}
+
+
+def test_images_one_pixel_high_have_an_encoder_that_can_read_them():
+    config, why = recipe(Facts(640, 8, 80, 80, (1, 1, 64)))
+    assert config.encoder == "mlp"
+    assert "--encoder mlp" in why
+    assert "1 x 64" in why
+    views = view_recipe.Facts(640, 8, (1, 64, 1), "Z12", ("+1", "-1"))
+    assert view_recipe.recipe(views, {})[0].encoder == "mlp"
+    assert "--encoder mlp" in view_recipe.recipe(views, {})[1]
+    assert "--encoder" not in recipe(FEW)[1]
+
+
+def test_views_are_told_apart_by_the_places_that_the_cnn_keeps():
+    def chosen(height: int, width: int, given: dict[str, object] | None = None) -> tuple[Config, str]:
+        return view_recipe.recipe(view_recipe.Facts(1440, 20, (1, height, width), "Z72", ("+1", "-1")), given or {})
+
+    for (height, width), places in {(8, 8): 3, (16, 16): 4, (28, 56): 7, (40, 32): 8, (128, 128): 8}.items():
+        config, why = chosen(height, width)
+        assert config.pool == places
+        assert (f"--pool {places}" in why) == (places > 3)
+    config, why = chosen(32, 32, {"pool": 3})
+    assert config.pool == 3
+    assert "--pool" not in why
+    assert "--pool" not in chosen(32, 32, {"encoder": "mlp"})[1]
+    frames = view_recipe.Facts(5000, 100, (1, 28, 56), "Z10xZ10", ("recorded",))
+    assert view_recipe.recipe(frames, {})[0].pool == 3, "test episodes show other images than those trained on"
+
+
+@pytest.mark.parametrize("images", [24, 1440, 7200, 100_000])
+@pytest.mark.parametrize("side", [16, 32, 128])
+def test_views_of_every_size_have_enough_steps(images, side):
+    facts = view_recipe.Facts(images, 20, (1, side, side), "Z72", ("+1", "-1"))
+    config, why = view_recipe.recipe(facts, {})
+    count = max(10_000, images)
+    done = config.epochs * (count // config.batch_size)
+    assert done >= 0.95 * view_recipe.STEPS
+    assert done <= 1.3 * view_recipe.STEPS or config.epochs == view_recipe.EPOCHS
+    assert f"{view_recipe.STEPS} steps" in why

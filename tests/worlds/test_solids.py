@@ -187,7 +187,7 @@ def test_every_rotation_of_an_object_looks_different_and_so_does_every_other_obj
 
 
 def test_what_cannot_be_shown_is_refused():
-    with pytest.raises(RequestError, match="0 objects: ask for 1 or more"):
+    with pytest.raises(RequestError, match="0 objects"):
         objects(0)
-    with pytest.raises(RequestError, match=r"\(2,\).*\(3, 3, 3\).*need \[batch\] and \[batch, 3, 3\]"):
+    with pytest.raises(RequestError, match=r"\(2,\).*\(3, 3, 3\).*\[batch\].*\[batch, 3, 3\]"):
         view(objects(2), torch.tensor([0, 1]), rotations(3))

@@ -160,7 +160,7 @@ def test_flip_turn_takes_one_element_an_image_and_all_eight_differ():
 
 
 def test_what_cannot_be_turned_is_refused():
-    with pytest.raises(RequestError, match=r"\(2, 8, 8\).*need \[batch, c, h, w\]"):
+    with pytest.raises(RequestError, match=r"\(2, 8, 8\).*\[batch, c, h, w\]"):
         turn(noise(2, 8, 8), torch.zeros(2))
     with pytest.raises(RequestError, match=r"shape \(3,\)"):
         turn(noise(2, 1, 8, 8), torch.zeros(3))

@@ -14,6 +14,7 @@ from brojepa.errors import RequestError
 from brojepa.groups import SO3, parse
 from brojepa.worlds import Sampling, open_world
 from brojepa.worlds.facts import chooser
+from brojepa.worlds.rows import Rows
 from brojepa.worlds.views import components, connecting
 
 DRAWN = Sampling(views=4, with_targets=False)
@@ -48,6 +49,23 @@ def saved(path, data: dict) -> str:
     return str(path)
 
 
+@pytest.mark.parametrize("channels", [(), (1,), (3,), (4,)])
+def test_views_in_a_file_are_resized_by_averaging(tmp_path, channels):
+    """A ramp shrinks to the ramp through the middles of its blocks, in every form that images may have."""
+    row, c, y, x = np.ogrid[:36, : math.prod(channels), :16, :20]
+    ramp = (row + 10 * c + 8 * y + 2 * x).astype(np.uint8)
+    row, c, y, x = np.ogrid[:36, : math.prod(channels), 1:3, 1:4]
+    wanted = row + 10 * c + 8 * (4 * y + 1.5) + 2 * (4 * x + 1.5)
+    last = np.moveaxis(ramp, 1, 3) if channels else ramp[:, 0]
+    for images in (last, last / 255.0, ramp):
+        path = saved(tmp_path / "table.npz", {**turntable(), "images": images})
+        world = open_world(path, size="4x5")
+        assert world.shape == (math.prod(channels), 4, 5)
+        assert (world.train.images[:].numpy()[..., 1:3, 1:4] == wanted).all()
+        assert (open_world(path, size="16x20").train.images[:].numpy() == ramp).all()
+        assert len(world.train.states.unique()) == 3
+
+
 def test_a_turntable_is_read_from_a_file_and_from_arrays_alike(tmp_path):
     data = turntable()
     read = open_world(saved(tmp_path / "table.npz", data))
@@ -56,7 +74,7 @@ def test_a_turntable_is_read_from_a_file_and_from_arrays_alike(tmp_path):
     assert read.n == 0
     assert len(read.train) == 36
     for one, other in zip(read.train.parts, made.train.parts, strict=True):
-        assert torch.equal(one, other)
+        assert torch.equal(one[:], other[:])
     assert made.train is made.test
     assert made.facts["held_out_things"] == 0
 
@@ -70,6 +88,17 @@ def test_things_that_are_held_out_are_in_no_training_image(tmp_path):
     assert world.facts["held_out_things"] == 2
     with pytest.raises(RequestError, match=r"--held-out-things 5.*5 things"):
         open_world(str(tmp_path / "table.npz"), held_out_things=5)
+
+
+def test_all_things_are_trained_on_where_the_test_is_on_them():
+    """Many things: some are set apart for validation only where the test is on things that were set apart too."""
+    every = PoseWorld.from_arrays("table", **turntable(things=25))
+    train, held = every.hold_out(5000, torch.Generator().manual_seed(0))
+    assert len(train.states.unique()) == len(held.states.unique()) == 25
+    some = PoseWorld.from_arrays("table", **turntable(things=25), held_out_things=5)
+    train, held = some.hold_out(5000, torch.Generator().manual_seed(0))
+    assert (len(train.states.unique()), len(held.states.unique())) == (16, 4)
+    assert not {*train.states.tolist()} & {*held.states.tolist()}
 
 
 @settings(max_examples=20, deadline=None)
@@ -169,8 +198,20 @@ def test_a_recording_in_hdf5_is_the_same_as_in_npz(tmp_path):
     with pytest.raises(RequestError, match="--group"):
         open_world(str(tmp_path / "walk.h5"))
     one, other = open_world(given), open_world(str(tmp_path / "walk.h5"), group="Z5xZ4")
+    assert isinstance(other.train.images, Rows), "it lies in the file in one piece, and stays there"
     for a, b in zip(one.train.parts, other.train.parts, strict=True):
-        assert torch.equal(a, b)
+        assert torch.equal(a[:], b[:])
+    small = [open_world(path, size="4", group="Z5xZ4") for path in (given, str(tmp_path / "walk.h5"))]
+    assert torch.equal(*(world.train.images[:] for world in small))
+    assert small[1].shape == (1, 4, 4)
+    with h5py.File(tmp_path / "walk.h5", "a") as file:
+        pixels = file["pixels"][:]
+        del file["pixels"]
+        file.create_dataset("pixels", data=pixels, compression="gzip")
+    packed = open_world(str(tmp_path / "walk.h5"), group="Z5xZ4")
+    assert isinstance(packed.train.images, torch.Tensor)
+    assert torch.equal(packed.train.images, one.train.images)
+    assert packed.facts == other.facts
     with h5py.File(tmp_path / "walk.h5", "a") as file:
         del file["ep_len"]
         file["ep_len"] = np.full(4, 7)
@@ -192,6 +233,11 @@ BAD_POSES = {
     "half a step": (_changed(poses=turntable()["poses"] / 2), "row 1 is 0.5.*whole"),
     "a pose that is none": (_changed(group="SO2", poses=np.full(36, np.nan)), "row 0 is not a finite"),
     "no unit quaternion": (_changed(group="SO3", poses=np.tile([1.0, 1, 0, 0], (36, 1))), "row 0.*unit quaternion"),
+    "one pose for all": (_changed(poses=np.full(36, 5)), "one pose.*add views"),
+    "one angle for all": (_changed(group="SO2", poses=np.full(36, 5.0)), "one pose.*add views"),
+    "a cycle larger than memory": (_changed(group="Z99999999999"), "99,999,999,999 elements.*SO2"),
+    "a torus larger than memory": (_changed(group="Z99999xZ99999", poses=np.zeros((36, 2), int)), "elements"),
+    "flips larger than memory": (_changed(group="D99999999", poses=np.zeros((36, 2), int)), "elements"),
     "poses of another shape": (_changed(group="SO3"), r"SO3 needs 36 x 4"),
     "words for poses": (_changed(poses=np.array(["a"] * 36)), "needs numbers"),
     "a thing with one view": (_changed(things=np.r_[9, turntable()["things"][1:]]), "thing 9 has one view"),
@@ -216,6 +262,7 @@ BAD_RECORDINGS = {
     "episodes out of order": ({**STEPS, "episode": np.tile(np.arange(4), 6)}, "episode 0 do not follow.*sort"),
     "an episode of one frame": ({**STEPS, "episode": np.r_[9, STEPS["episode"][1:]]}, "episode 9 has one frame"),
     "an action that is none": ({**STEPS, "actions": np.full(24, np.nan)}, "row 0 is not a finite"),
+    "no action that moves": ({**STEPS, "actions": np.zeros(24, int)}, "no action leads away"),
     "too few actions": ({**STEPS, "actions": STEPS["actions"][:5]}, "24"),
 }
 
@@ -271,6 +318,24 @@ def test_views_of_space_are_neighbours_within_reach():
     assert float(far.max()) <= world.reach + 1e-2 < 90
     assert len(world.orbits(world.train, trained, edges).unique()) == 2  # all views of a thing hang together
     assert unseen
+
+
+def test_views_at_irregular_degrees_hang_together_but_a_thing_with_few_does_not_stretch_the_reach():
+    """Views of a thing that no step connects would each have an orientation of their own."""
+    rng = np.random.default_rng(0)
+    things = np.repeat(np.arange(12), 30)
+    data = {"images": rng.integers(0, 255, (360, 4, 4), dtype=np.uint8), "things": things, "group": "SO2"}
+    poses = rng.uniform(0, 360, 360)
+    world = PoseWorld.from_arrays("irregular", poses=poses, **data)
+    trained, unseen = world.action_sets(chooser(world)({})[0])
+    edges = world.edges(world.train, trained)
+    assert len(world.orbits(world.train, trained, edges).unique()) == 12
+    gaps = np.diff(np.sort(poses.reshape(12, 30)), append=np.sort(poses.reshape(12, 30))[:, :1] + 360)
+    assert world.reach == pytest.approx(np.sort(gaps)[:, -2].max(), abs=0.1), "a circle stays whole without one gap"
+    assert unseen
+    poses[-30:] = np.repeat([0.0, 180.0], 15)
+    sparse = PoseWorld.from_arrays("sparse", poses=poses, **data)
+    assert sparse.reach < 90
 
 
 def test_components_and_the_reach_that_connects_are_those_of_plain_code():

@@ -24,11 +24,25 @@ __all__ = ["indistinguishable", "infer_accuracy", "infer_modulus", "inspect", "i
 
 
 def inspect(model: Model, data: Split | World) -> dict[str, Any]:
-    """Everything `brojepa inspect` says, as plain values ready for JSON; None where a model has no such thing.
+    """Everything that `brojepa inspect` says, as plain values.
 
     Args:
-        model: any model whose latent action stays in its latent space. Only a rotation has a part on angles.
-        data: images of labelled states, or a world, whose test split is taken; a world of poses must be given whole.
+        model: a model whose latent action stays in its latent space. Only a rotation has a part about angles.
+        data: images of labelled states, or a world, whose test split is used. A world of poses must be given whole.
+
+    Returns:
+        Values ready for JSON; None where a model lacks something.
+
+    Raises:
+        RequestError: the latent action leaves the latent space, or the data are of another kind of world.
+
+    Examples:
+        >>> import brojepa
+        >>> import torch
+        >>> model, world = brojepa.load("mnist/fast", device="cpu"), brojepa.open_world("mnist")
+        >>> found = brojepa.inspect(model, world.test[torch.arange(500)])
+        >>> found["rotation"]["modulus"]
+        10
     """
     if model.action.dim != model.action.out_dim:
         raise RequestError(
@@ -41,7 +55,7 @@ def inspect(model: Model, data: Split | World) -> dict[str, Any]:
 
 @singledispatch
 def _inspected(data: Any, model: Model) -> dict[str, Any]:
-    """What is said of a model on data, by their class."""
+    """Inspect a model on data, by the class of the data."""
     raise RequestError(f"nothing inspects a model on a {type(data).__name__}: give a world, or a split of its images")
 
 
@@ -82,8 +96,26 @@ def inspect_run(
     world: World | None = None,
     trust: bool = False,
 ) -> dict[str, Any]:
-    """Inspect a run on the test images of its own world, of the images in `data_dir`, or of the world given; `trust`
-    imports the own code that the run names."""
+    """`inspect` for a run, on the test images of its own world, of a directory, or of a world in memory.
+
+    Args:
+        path: a run directory, a preset whose weights are in the package, or hf://user/name.
+        data_dir: where EMNIST is, or other images of the same shape.
+        device: "auto", "cpu", "cuda" or "mps".
+        world: a world in memory.
+        trust: import the own code that the run names.
+
+    Returns:
+        As `inspect`, with the run and the world.
+
+    Raises:
+        RequestError: not a run, missing images, or own code that is not trusted.
+
+    Examples:
+        >>> import brojepa
+        >>> brojepa.inspect_run("mnist/fast")["law"]["composition"]  # doctest: +SKIP
+        3.2e-06
+    """
     run = find(path)
     model, world = load(run.path, device, trust=trust), world_of(run, data_dir, world)
     same = same_images(run, world)

@@ -152,7 +152,7 @@ def _uses(found: dict[str, Any]) -> list[str]:
     return [
         f"the next state's prototype, ranked by distance: MRR {ranked['mrr']:.4f}, {hits}",
         f"the action between two images: {_inferred(found['inference'])}",
-        f"prototypes' cosines: circulant to {found['geometry']['circulant']:.4f} of 1",
+        f"prototypes' cosines: {found['geometry']['circulant']:.2%} circulant",
     ]
 
 

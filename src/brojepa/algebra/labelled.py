@@ -180,7 +180,7 @@ def retrieval(model: Model, data: Latents, prototypes: Tensor) -> dict[str, floa
     counts = torch.zeros(model.task.n, dtype=torch.long, device=data.z.device)
     for predicted, goal in _predictions(model, data):
         far = torch.cdist(predicted, prototypes, compute_mode="donot_use_mm_for_euclid_dist")
-        rank = (~(far > far.gather(1, goal[:, None]))).sum(1)  # a distance that is no number counts as near
+        rank = (~(far > far.gather(1, goal[:, None]))).sum(1)  # NaN counts as near
         counts += torch.bincount(rank - 1, minlength=len(counts))
     ranks, total = counts.tolist(), int(counts.sum())
     mrr = math.fsum(count / rank for rank, count in enumerate(ranks, 1)) / total
@@ -188,7 +188,24 @@ def retrieval(model: Model, data: Latents, prototypes: Tensor) -> dict[str, floa
 
 
 def infer_accuracy(model: Model, split: Split, seed: int = 0) -> dict[str, Any]:
-    """How often `model.infer_action` names the action between two images: each image with one other, drawn by seed."""
+    """How often `model.infer_action` names the action between two images.
+
+    Args:
+        model: the model.
+        split: images of labelled states; each is paired with one other.
+        seed: draws the pairs.
+
+    Returns:
+        "pairs", "right", "accuracy" and "seed".
+
+    Examples:
+        >>> import brojepa
+        >>> import torch
+        >>> model, world = brojepa.load("mnist/fast", device="cpu"), brojepa.open_world("mnist")
+        >>> found = brojepa.infer_accuracy(model, world.test[torch.arange(200)])
+        >>> found["pairs"], found["accuracy"] > 0.9
+        (200, True)
+    """
     with evaluating(model):
         return _infer_accuracy(model, Latents.of(model, split), seed)
 

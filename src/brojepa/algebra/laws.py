@@ -17,7 +17,7 @@ from brojepa.groups import Element, Group
 from brojepa.models import Model
 
 ALL, DRAWN = 700, 50  # a group with more than `ALL` pairs of elements is measured on `DRAWN` of them
-KEPT = 64  # acted-on latents that are cached, as actions come again and again
+KEPT = 64  # acted-on latents that are cached, because actions repeat
 
 
 def law(model: Model, z: Tensor) -> dict[str, float | None]:

@@ -36,7 +36,8 @@ FINEST = 2.0**-23  # the error of an angle in float32, as a share of it
 DOUBT = 1e-3  # the chance that we accept of naming a wrong modulus
 STRAYS = 1 / 8  # the share of angles that may belong to no cycle
 FITS = 0.5  # angles with larger shares are no harmonics
-LONE = 1 / 12  # odds that one witness of at most three has not converged, to that it is a harmonic as the others are
+LONE = 1 / 12  # odds that one witness of at most three has not converged, to that it is a harmonic as the others are,
+MANY = 1 / 5  # where at least this share of the angles speaks for it
 LONGER = 0.02  # odds, from which on strays may be the harmonics that make the cycle longer
 SETTLED = 0.1  # an angle nearer to a harmonic than this share of half the gap between harmonics has settled there
 
@@ -66,16 +67,25 @@ def evidence(angles: Angles, largest: int = LARGEST) -> np.ndarray:
 
 
 def infer_modulus(angles: Angles, largest: int = LARGEST) -> tuple[int | None, float]:
-    """(n, confidence): the n for which all angles but a few are multiples of 2 pi / n, or None where none is certain.
+    """The length n of the cycle that angles belong to, from the angles alone.
 
-    Confidence is 1 minus the largest chance of the four stories above; it is 0.999 or more where n is named.
+    All angles but a few are multiples of 2 pi / n. The page on algebra says when an n is certain enough to be named.
 
-    >>> infer_modulus([0.62832, 1.88496, -2.51327, 6.28319])[0]
-    10
-    >>> infer_modulus([1.25664, 2.51327, -3.76991, 5.02655, 0])[0]
-    5
-    >>> infer_modulus([0.3, 1.0, 1.9, 2.4, 5.1])[0] is None
-    True
+    Args:
+        angles: radians.
+        largest: the largest n to try.
+
+    Returns:
+        n, or None if none is certain, and the confidence, which is 0.999 or more if n is named.
+
+    Examples:
+        >>> from brojepa import infer_modulus
+        >>> infer_modulus([0.62832, 1.88496, -2.51327, 6.28319])[0]
+        10
+        >>> infer_modulus([1.25664, 2.51327, -3.76991, 5.02655, 0])[0]
+        5
+        >>> infer_modulus([0.3, 1.0, 1.9, 2.4, 5.1])[0] is None
+        True
     """
     n, confidence, _ = explained(angles, largest)
     return n, confidence
@@ -113,17 +123,26 @@ def nearest_harmonics(angles: Angles, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def indistinguishable(angles: Angles, n: int) -> int:
-    """How many of n states look alike to rotations by these angles: 1 where every state is told from every other.
+    """How many of n states look alike to rotations by these angles; 1 if all states can be told apart.
 
-    If all angles are multiples j of 2 pi / n, then n / g steps turn no plane, with g the greatest common divisor of n
-    and all j; so the n states fall into n / g groups of g that no latent tells apart. Where some angle is no multiple
-    the answer is 1: the states are apart, however close.
+    If all angles are multiples j of 2 pi / n, then n / g steps turn no plane, where g is the greatest common divisor of
+    n and all j. So the n states form n / g groups of g that no latent tells apart. If some angle is not a multiple, the
+    answer is 1.
 
-    >>> import math
-    >>> indistinguishable([8 * 2 * math.pi / 10], n=10)  # 5 groups of 2: y and y + 5 look alike
-    2
-    >>> indistinguishable([8 * 2 * math.pi / 10, 5 * 2 * math.pi / 10], n=10)
-    1
+    Args:
+        angles: radians.
+        n: number of states.
+
+    Returns:
+        The size of a group of states that look alike.
+
+    Examples:
+        >>> import math
+        >>> from brojepa import indistinguishable
+        >>> indistinguishable([8 * 2 * math.pi / 10], n=10)  # 5 groups of 2: y and y + 5 look alike
+        2
+        >>> indistinguishable([8 * 2 * math.pi / 10, 5 * 2 * math.pi / 10], n=10)
+        1
     """
     multiples, distances = nearest_harmonics(angles, n)
     if (np.abs(distances) > SETTLED * math.pi / n).any():
@@ -161,7 +180,7 @@ def _fits(angles: np.ndarray, largest: int) -> list[Fit]:
         kept = shares <= limit[:, None]
         members = np.bincount(keys[kept], minlength=width * len(rows)).reshape(len(rows), width)
         sums = np.bincount(keys[kept], errors[kept], minlength=width * len(rows)).reshape(len(rows), width)
-        means = np.abs(sums[:, 1:]) / np.maximum(members[:, 1:], 1)  # a multiple of 0 is no witness
+        means = np.abs(sums[:, 1:]) / np.maximum(members[:, 1:], 1)  # a multiple of 0 is no evidence
         witnesses = (members[:, 1:] > 0).sum(1)
         worst = np.maximum(means.max(1, initial=0), finest)
         choice = [math.comb(w + s, s) for w in witnesses.tolist()]
@@ -188,7 +207,8 @@ def _shorter(angles: np.ndarray, fit: Fit) -> float:
         left = [share for j, share in witness.items() if j % k]
         base = len(witness) - len(left)
         if base:
-            few = len(left) == 1 and base <= 2
+            speak = (near & (multiples % k > 0)).sum()
+            few = len(left) == 1 and base <= 2 and speak >= MANY * len(angles)
             price = (LONE if few else 3) * k * (k - 1)  # 3: clusters count alone, together, or as strays
             chance = max(chance, price * max(left, default=1.0) ** len(left))
     return chance
@@ -217,7 +237,8 @@ def _spaced(angles: np.ndarray, fit: Fit, doubt: float) -> float:
 
 
 def _finest(angles: np.ndarray) -> np.ndarray:
-    """Radians; no angle is trusted beyond this."""
+    """The finest resolution of an angle that is trusted, in radians."""
+
     return np.maximum(FINEST * np.abs(angles), 1e-9)
 
 

@@ -1,6 +1,6 @@
 """Benchmarks: each is a ratio of two things measured here and now, so that it means the same on any machine.
 
-One file a benchmark, each with `measure(effort) -> Measured`. Nothing here needs torch until one is run.
+One file per benchmark, each with `measure(effort) -> Measured`. Nothing here needs torch until one is run.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ BENCHMARKS = {
     "pipeline": "our loop against a textbook Dataset and DataLoader feeding the same model",
     "roofline": "arithmetic of a training step against the best its own matrix products and convolutions reach",
     "seeds": "six seeds together against one after another",
+    "torchrun": "one run in several processes against one process with as many threads",
     "time-to-accuracy": "our fast recipes against the paper's ResNet-18 ones",
     "memory": "peak memory, and how it grows with images, states and latent dimension",
     "scale": "time of a step against batch, latent dimension, states and images",
     "relaxing": "epochs until zero-shot reaches seen against the number of states, with and without relaxed targets",
+    "busy": "time of a step beside busy processes, against a quiet machine",
     "startup": "seconds to the help screen and to the first training step",
 }
 

@@ -32,6 +32,6 @@ def header(quick: bool) -> dict[str, Any]:
 
 
 def _memory() -> int | None:
-    """Bytes of this machine, where the system says."""
+    """Memory of this machine in bytes, if the system reports it."""
     known = hasattr(os, "sysconf") and {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= os.sysconf_names.keys()
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if known else None

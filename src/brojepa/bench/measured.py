@@ -60,7 +60,7 @@ class Measured:
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait for work that a device was given and that the clock must see."""
+    """Wait for work queued on a device, so that the clock includes it."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     elif device.type == "mps":

@@ -35,17 +35,31 @@ def run(words: list[str]) -> tuple[str, float]:
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
     taken = time.perf_counter() - begun
     if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-        raise RunError(f"a process of the benchmark failed: {last[0]}; repeat with fewer benchmarks or --quick")
+        lines = [line.strip() for line in done.stderr.splitlines() if any(map(str.isalnum, line))]
+        lines = lines or [f"exit code {done.returncode}"]
+        why = next((line for line in reversed(lines) if "Error" in line), lines[-1])
+        raise RunError(f"a process of the benchmark failed: {why:.200}; repeat with fewer benchmarks or --quick")
     return done.stdout, taken
+
+
+STATUS = Path("/proc/self/status")
+
+
+def mapped_memory() -> int:
+    """Bytes of files that are in this process's memory and can be dropped from it at any time; 0 where the system does
+    not say."""
+    return _status("RssFile") if STATUS.is_file() else 0
+
+
+def _status(name: str) -> int:
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(name))
+    return 1024 * int(line.split()[1])
 
 
 def peak_memory() -> int:
     """The most memory that this process has held so far, in bytes."""
-    status = Path("/proc/self/status")
-    if status.is_file():  # ru_maxrss on Linux starts at what the parent held when it started us
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return 1024 * int(line.split()[1])
+    if STATUS.is_file():  # ru_maxrss on Linux starts at what the parent held when it started us
+        return _status("VmHWM")
     import resource  # here, because Windows lacks it
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -45,7 +45,7 @@ def until_close(config: Config, world: World, device: str) -> dict[str, Any]:
         training.drawn = training.transitions.draw(training.generator)
         measured = training.validation()
         seen, zero_shot = measured["seen"], measured["zero_shot"]
-        if zero_shot >= seen - CLOSE and seen > 0.5:  # near chance they are close for nothing
+        if zero_shot >= seen - CLOSE and seen > 0.5:  # near chance both are low, which means nothing
             return {"epochs": epoch, "seen": seen, "zero-shot": zero_shot}
     return {"epochs": None, "seen": seen, "zero-shot": zero_shot}
 

@@ -1,4 +1,4 @@
-"""Results of benchmarks: where and when they were measured, as a file, and as tables for eyes."""
+"""Results of benchmarks: where and when they were measured, as a file, and as tables for people."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read(path: Path) -> dict[str, Any]:
     try:
         shown = Results(data)
         _ = shown.text(), shown.markdown()  # what can be shown is whole
-    except Exception as error:  # any value may be of any kind, which raises as many kinds
+    except Exception as error:  # a damaged file can raise any exception
         why = " ".join(f"{type(error).__name__} {error}".split())
         raise RequestError(f"{path} is damaged ({why:.100}): measure again with brojepa bench") from None
     return data
@@ -66,7 +66,7 @@ class Results(View):
 
 
 def cell(value: Any) -> str:
-    """A value for eyes: four digits that count."""
+    """A value for people: four significant digits."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -79,7 +79,7 @@ def _grid(title: str, rows: list[dict[str, Any]], notes: list[str] | None = None
 
 
 def _text(grid: Grid) -> str:
-    """Columns of plain text; what is a number stands to the right."""
+    """Columns of plain text; numbers are right-aligned."""
     rows = [grid.header, *(row for row in grid.rows if not isinstance(row, str))]
     columns = list(zip(*rows, strict=True))
     right = [all(text[:1].isdigit() or text[:1] == "-" for text in column[1:]) for column in columns]

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import itertools
 import math
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from brojepa.bench.measured import Effort, Measured, Ratio
-from brojepa.bench.stepping import Stepper, random_world
+from brojepa.bench.stepping import Stepper, random_world, world_on_disk
 from brojepa.presets import preset
 
 PRESET = "mnist/bro-mlp-mfr-fixed"
@@ -39,6 +41,7 @@ SERIES = [
     Series("states", (2, 5, 10, 26, 100, 300, 1000), (2, 5), 0.1, {}),
     Series("states, mean targets", (2, 5, 10, 26, 100, 300, 1000), (2, 5), 0.1, {"target": "mean"}),
     Series("images", (1000, 10_000, 100_000, 1_000_000), (300, 600), 0.1, {}),
+    Series("images on disk", (1000, 10_000, 100_000, 1_000_000), (300, 600), 0.1, {}),
 ]
 
 
@@ -48,25 +51,28 @@ def measure(effort: Effort) -> Measured:
         values = series.quick if effort.quick else series.values
         times = []
         for value in values:
-            training = stepper(series, value, effort)
-            times.append(training.seconds_per_step(effort.repeats, at_least=0.01 if effort.quick else 0.2))
+            with tempfile.TemporaryDirectory() as folder:
+                training = stepper(series, value, effort, Path(folder))
+                times.append(training.seconds_per_step(effort.repeats, at_least=0.01 if effort.quick else 0.2))
             per_image = 1e6 * times[-1] / training.batch_size
             rows.append({"varied": series.name, "value": value, "step, ms": 1000 * times[-1], "us an image": per_image})
         ratios.append(Ratio(f"{series.name}: slope", slope(values, times), most=series.power + 0.1))
         ratios.append(Ratio(f"{series.name}: steepest", steepest(values, times, series.power), most=CLIFF))
     notes = [
-        f"{PRESET}, {IMAGES:,} images of {STATES} states of noise where nothing else is said",
+        f"{PRESET}, {IMAGES:,} images of {STATES} states of noise unless stated otherwise",
         "slope: of log time over log value; steepest: the largest growth between neighbours, over what the goal allows",
     ]
     return Measured(rows, ratios, notes)
 
 
-def stepper(series: Series, value: int, effort: Effort) -> Stepper:
+def stepper(series: Series, value: int, effort: Effort, folder: Path) -> Stepper:
     knob = {"batch": "batch_size", "latent": "latent"}.get(series.name)
     changes = {**series.config, **({knob: value} if knob else {})}
     states = value if series.name.startswith("states") else STATES
-    images = value if series.name == "images" else 600 if effort.quick else IMAGES
-    return Stepper(preset(PRESET).replace(**changes), random_world(images, states), effort.device)
+    images = value if series.name.startswith("images") else 600 if effort.quick else IMAGES
+    on_disk = series.name == "images on disk"
+    world = world_on_disk(folder, images, states) if on_disk else random_world(images, states)
+    return Stepper(preset(PRESET).replace(**changes), world, effort.device)
 
 
 def slope(values: tuple[int, ...], times: list[float]) -> float:

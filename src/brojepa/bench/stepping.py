@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from brojepa.bench.measured import median_seconds, seconds
 from brojepa.config import Config
 from brojepa.training import Learner
-from brojepa.worlds import Batch, Split, World
+from brojepa.worlds import Batch, Split, World, mapped
+from brojepa.worlds.rows import from_array
 
 SIDE = 28  # pixels, as MNIST
+PIECE = 10_000  # images written at once
 
 
 class Stepper(Learner):
@@ -55,6 +59,19 @@ def random_split(count: int, n: int, seed: int = 0) -> Split:
     g = torch.Generator().manual_seed(seed)
     images = torch.randint(256, (count, 1, SIDE, SIDE), dtype=torch.uint8, generator=g)
     return Split(images, torch.arange(count) % n)
+
+
+def world_on_disk(folder: Path, images: int, n: int = 10, test: int | None = None) -> World:
+    """`random_world` with its training images in a file of the folder."""
+    file = folder / "images.npy"
+    stored = np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=(images, 1, SIDE, SIDE))
+    for start in range(0, images, PIECE):
+        some = min(PIECE, images - start)
+        stored[start : start + some] = random_split(some, n, seed=start).images[:].numpy()
+    stored.flush()
+    del stored
+    train = Split(from_array(mapped.array(file)), torch.arange(images) % n)
+    return World("noise", n, train, random_split(test or 2 * n, n, seed=1), mean=(0.5,), std=(0.29,))
 
 
 def random_world(images: int, n: int = 10, test: int | None = None) -> World:

@@ -98,7 +98,7 @@ def _names(names: list[str], everything: bool) -> list[str]:
 
 
 def _measure(names: list[str], effort: Any, out: Path) -> dict[str, Any]:
-    """Measure and save, one by one, so that what was measured stays whatever comes after it."""
+    """Measure and save one by one, so that results survive a later failure."""
     from brojepa.bench import run
     from brojepa.bench.machine import header
     from brojepa.files import write_json
@@ -110,7 +110,7 @@ def _measure(names: list[str], effort: Any, out: Path) -> dict[str, Any]:
         try:
             measured = run(name, effort).to_dict()
         except KeyboardInterrupt:
-            kept = f"; {', '.join(data['benchmarks'])} are in {out}" if data["benchmarks"] else ""
+            kept = f"; results so far ({', '.join(data['benchmarks'])}): {out}" if data["benchmarks"] else ""
             raise Interrupted(f"stopped in {name}{kept}") from None
         data["benchmarks"][name] = {**measured, "seconds": time.monotonic() - begun}
         write_json(out, data)

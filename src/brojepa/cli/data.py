@@ -26,7 +26,7 @@ def data(argv: list[str]) -> int:
     parser.add_argument(
         "--data-dir", metavar="DIR", help="where EMNIST is or goes; default BROJEPA_DATA, then the cache"
     )
-    parser.add_argument("--size", default="", help="a folder of images: resize them to N or HxW")
+    parser.add_argument("--size", default="", help="own images: resize them to N or HxW")
     parser.add_argument("--url", help="fetch the EMNIST archive from a mirror")
     parser.add_argument("--out", metavar="FILE", help="show: the picture, .png or .svg; default WORLD.png")
     parser.add_argument("--actions", metavar="K,K,...", help="show: these actions; default the trained and a few more")

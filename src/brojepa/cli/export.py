@@ -1,4 +1,4 @@
-"""`brojepa export` and `brojepa push`: a model that leaves the library."""
+"""`brojepa export` and `brojepa push`: models for other programs and for the hub."""
 
 from __future__ import annotations
 

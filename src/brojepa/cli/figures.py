@@ -78,7 +78,7 @@ _CIRCLES = tuple(name for name, spec in FIGURES.items() if spec.module == "circl
 
 
 def _circle(args: argparse.Namespace) -> dict[str, Any]:
-    """What was said of the circle, checked."""
+    """The options of the circle, checked."""
     if args.frequency not in (None, "pca") and not re.fullmatch(r"[1-9]\d{0,8}", args.frequency):
         raise RequestError(f"--frequency {args.frequency!r}: expected an integer of 1 or more, or pca")
     if args.invert and not args.image:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from brojepa.models import Model
     from brojepa.runs import Run
 
-BRIGHT = 0.5  # mean of pixels above which an image is on white
+BRIGHT = 0.5  # an image with a higher mean has a white background
 APART = 0.3  # by which the means of an image and of the model's world differ if one is the other inverted
 
 
@@ -34,7 +34,7 @@ def inspect(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--figure", metavar="FILE", help="draw it as well, .png or .svg")
     args = parser.parse(argv)
-    args.run = args.run or RECOMMENDED
+    args.run = RECOMMENDED if args.run is None else args.run
     file, asked = picture_file("--figure", args.figure) if args.figure else None, threads(args.threads)
 
     from brojepa.algebra import inspect_run
@@ -271,7 +271,7 @@ def _states(run: Run, model: Model, z: Tensor) -> list[str | None]:
     """The names of the states that latents [count, dim] show; None where the world has no labels."""
     if model.classifier is None:
         return [None] * len(z)
-    if z.shape[-1] != model.classifier.in_features:  # it reads what the action makes of latents, not these
+    if z.shape[-1] != model.classifier.in_features:  # its classifier reads acted-on latents, not these
         return [None] * len(z)
     names = _names(run)
     return [names[y] for y in model.classify(z).tolist()]

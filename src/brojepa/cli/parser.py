@@ -37,14 +37,14 @@ class Parser(argparse.ArgumentParser):
         raise RequestError(f"{message}; see {self.prog} --help")
 
     def format_help(self) -> str:
-        """The help without what is rare."""
-        said = {action: action.help for action in self.rare}
-        for action in said:
+        """The help without rarely used flags."""
+        texts = {action: action.help for action in self.rare}
+        for action in texts:
             action.help = argparse.SUPPRESS
         try:
             return super().format_help()
         finally:
-            for action, text in said.items():
+            for action, text in texts.items():
                 action.help = text
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
@@ -109,6 +109,10 @@ def add_threads(
     parser: argparse._ActionsContainer, words: str = "threads to compute with; default OMP_NUM_THREADS, then the cores"
 ) -> None:
     parser.add_argument("--threads", metavar="INT", help=words)
+
+
+def add_track(parser: argparse._ActionsContainer, words: str) -> None:
+    parser.add_argument("--track", action="append", metavar="tensorboard|wandb|trackio", help=words)
 
 
 def threads(given: str | None) -> int | None:

@@ -13,19 +13,21 @@ from brojepa.cli.parser import (
     Parser,
     add_knobs,
     add_threads,
+    add_track,
     given_knobs,
     integers,
     join_negative,
     threads,
 )
+from brojepa.cli.train import drawing
 from brojepa.errors import Interrupted, RequestError, RunError, unknown
 from brojepa.text import plural
 
 if TYPE_CHECKING:
     from brojepa.sweep import Job
 
-POLL = 0.2  # seconds between two looks at the processes
-QUEUE_POLL = 10.0  # and at Slurm's queue
+POLL = 0.2  # seconds between two checks of the processes
+QUEUE_POLL = 10.0  # and between two checks of Slurm's queue
 
 
 def sweep(argv: list[str]) -> int:
@@ -47,6 +49,7 @@ def sweep(argv: list[str]) -> int:
     many.add_argument("--data-dir", metavar="DIR", help="where EMNIST is; default BROJEPA_DATA, then the cache")
     many.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
     add_threads(many, "threads of each run; default OMP_NUM_THREADS, then the cores divided by the runs at once")
+    add_track(many, "tell these trackers of every run, as train --track does")
     many.add_argument("--dry-run", action="store_true", help="say what would run and how each run stands")
     add_knobs(parser)
     args = parser.parse(join_negative(argv))
@@ -54,11 +57,17 @@ def sweep(argv: list[str]) -> int:
         raise RequestError("nothing to sweep: name table1, table2, presets or a pattern, as in 'brojepa sweep table1'")
 
     from brojepa.sweep import plan
+    from brojepa.training import trackers
 
+    track = ",".join(args.track) if args.track else None
+    if track is not None:
+        trackers(track)  # one that is unknown or not installed is an error before anything is started
+    changes, grid = given_knobs(args), _grids(args.grid)
+    if both := next((name for name in grid if name in changes), None):
+        raise RequestError(f"{knobs.flag(both)} and --grid {both}: name all its values in --grid")
     jobs = plan(
-        args.what, integers("--seeds", args.seeds), args.out,
-        changes=given_knobs(args), grid=_grids(args.grid),
-        data_dir=args.data_dir, device=args.device, threads=threads(args.threads),
+        args.what, integers("--seeds", args.seeds), args.out, changes=changes, grid=grid,
+        data_dir=args.data_dir, device=args.device, threads=threads(args.threads), track=track,
     )  # fmt: skip
     if args.dry_run:
         return _dry_run(jobs)
@@ -134,12 +143,13 @@ class _Stop:
 
 
 def here(jobs: Sequence[Job], workers: int, gpus: Sequence[int] = ()) -> int:
-    """Run jobs on this machine to the end, saying how they stand."""
+    """Run jobs on this machine to the end, and show their progress."""
     from brojepa.sweep.display import Overview
     from brojepa.sweep.local import Local, check_worlds
 
     check_worlds(jobs)
-    local, overview = Local(jobs, workers, gpus), Overview(jobs, workers)
+    pictures = drawing() if any(job.track for job in jobs) else None
+    local, overview = Local(jobs, workers, gpus, pictures=pictures), Overview(jobs, workers)
     with _Stop() as stop:
         while not local.finished and not stop.asked:
             local.step()

@@ -13,6 +13,7 @@ from brojepa.cli.parser import (
     Parser,
     add_knobs,
     add_threads,
+    add_track,
     add_trust,
     given_knobs,
     join_negative,
@@ -41,12 +42,7 @@ def train(argv: list[str]) -> int:
     run.add_argument(
         "--profile", action="store_true", help="profile a few steps: where the time goes, and a trace in the run"
     )
-    run.add_argument(
-        "--track",
-        action="append",
-        metavar="tensorboard|wandb|trackio",
-        help="tell these trackers of the run; several with commas or by repeating it",
-    )
+    add_track(run, "tell these trackers of the run; several with commas or by repeating it")
     run.add_argument(
         "--evaluate",
         metavar="METRICS",
@@ -60,7 +56,7 @@ def train(argv: list[str]) -> int:
 
     given = given_knobs(args)
     name = recommended(given.get("world", "mnist")) if args.preset is None else args.preset
-    if name != AUTO:  # whose knobs are known once the images are
+    if name != AUTO:  # its knobs are known once the images are read
         preset(name).replace(**given)
     seed, asked = one_seed(args.seed), threads(args.threads)
 
@@ -72,7 +68,7 @@ def train(argv: list[str]) -> int:
     callbacks: list[Callback] = [] if args.quiet else [JsonLines() if args.json else table]
     if args.profile:
         callbacks.append(Profile(say=(lambda line: None) if args.quiet or args.json else table.say))
-    callbacks += trackers(args.track, _pictures()) if args.track else []
+    callbacks += trackers(args.track, drawing()) if args.track else []
     where = {
         "out": args.out,
         "data_dir": args.data_dir,
@@ -84,7 +80,7 @@ def train(argv: list[str]) -> int:
     return 0
 
 
-def _pictures() -> Callable[[Run], Mapping[str, bytes]] | None:
+def drawing() -> Callable[[Run], Mapping[str, bytes]] | None:
     """What draws a finished run for trackers, where matplotlib is installed."""
     if find_spec("matplotlib") is None:
         return None

@@ -19,13 +19,13 @@ from torch import Tensor
 from brojepa.evaluation import equivariance
 from brojepa.evaluation.collapse import collapse_signs
 from brojepa.evaluation.evaluator import METRICS, Evaluator, evaluator
-from brojepa.evaluation.knn import Neighbours
+from brojepa.evaluation.knn import Neighbours, looked_at
 from brojepa.groups import Element
 from brojepa.models import Model
 from brojepa.worlds import Batch, Split, World
 
 ROWS = 4096  # latents acted on and classified at once; a multiple of the images that a model encodes at once
-SAMPLE, QUERIES, BANK = 128, 512, 4096  # images encoded, latents looked up and in what: to guess how long all will take
+SAMPLE, QUERIES, BANK = 128, 512, 4096  # images, look-ups and bank size for the estimate of the total time
 
 Done = Callable[[str, float], None]
 """Told that a share of a part is done, 0 to 1."""
@@ -40,7 +40,7 @@ class Latents:
 
     @classmethod
     def of(cls, model: Model, split: Split, done: Callable[[int], None] = lambda count: None) -> Latents:
-        """`done` is told how many images have been encoded, again and again."""
+        """`done` is called repeatedly with the number of images encoded so far."""
         parts = []
         for images in split.images.split(ROWS):
             parts.append(model.encode(images))
@@ -104,7 +104,7 @@ def bank(model: Model, data: Latents, actions: Sequence[Element]) -> Latents:
 def knn_accuracy(
     model: Model, data: Latents, bank: Latents, actions: Sequence[Element], done: Done = lambda part, share: None
 ) -> float | None:
-    """Where actions come round (+3 is -7 of ten states, at fixed angles), those that are one are looked up once."""
+    """Equal actions (+3 and -7 of ten states, at fixed angles) are looked up once."""
     if not actions:
         return None
     neighbours = Neighbours(bank.z, bank.states, model.task.n)
@@ -155,10 +155,29 @@ def evaluate(
     done: Done = lambda part, share: None,
     wanted: Sequence[str] = METRICS,
 ) -> dict[str, Any]:
-    """The paper's five accuracies, accuracy per action, and per state and action, as `result.json` has them.
+    """The paper's five accuracies, accuracy per action, and per state and action, as in `result.json`.
 
-    `done` hears of the two parts that take time, "encode" and "neighbours". Metrics that are not `wanted` are None; the
-    training images are encoded only for those that need them."""
+    Args:
+        model: the model.
+        train: the images trained on; encoded only if a wanted metric needs them.
+        test: the images to test on.
+        train_actions: the actions trained on, plain elements.
+        test_actions: the held-out actions.
+        done: is called with a part ("encode" or "neighbours") and the share of it that is done.
+        wanted: the metrics to measure; the others are None.
+
+    Returns:
+        "metrics", "per_action", "by_state" and more, ready for JSON.
+
+    Examples:
+        >>> import brojepa
+        >>> import torch
+        >>> model, world = brojepa.load("mnist/fast", device="cpu"), brojepa.open_world("mnist")
+        >>> few = world.test[torch.arange(100)]
+        >>> found = brojepa.evaluate(model, world.train, few, (-1, 1), (2, 3), wanted=("seen",))
+        >>> found["metrics"]["seen"] > 0.95, found["metrics"]["knn"]
+        (True, None)
+    """
     encoded, read_train = 0, "train" in wanted or "knn" in wanted
     train_only, test_only = (
         [k for k in acts if part in wanted] for part, acts in (("seen", train_actions), ("zero_shot", test_actions))
@@ -218,7 +237,25 @@ def _mean(per_action: dict[Element, float], actions: Sequence[Element]) -> float
 
 @evaluator.register(World)
 class LabelEvaluator(Evaluator):
-    """How a world of labelled states is measured: does the classifier read the state that the action leads to?"""
+    """Measures worlds of labelled states: does the classifier read the state that the action leads to?
+
+    Args:
+        world: the world.
+        train_actions: the actions trained on, plain elements.
+        test_actions: the held-out actions.
+
+    Examples:
+        >>> import brojepa
+        >>> import dataclasses
+        >>> import torch
+        >>> world = brojepa.open_world("mnist")
+        >>> few = dataclasses.replace(world, test=world.test[torch.arange(100)])
+        >>> measures = brojepa.LabelEvaluator(few, (-1, 1), (2, 3))
+        >>> measures.wanted = ("seen", "zero_shot")
+        >>> found = measures.test(brojepa.load("mnist/fast", device="cpu"), world.train)
+        >>> found["metrics"]["zero_shot"] > 0.95
+        True
+    """
 
     def validate(self, model: Model, held: Split, batch: Batch) -> dict[str, Any]:
         """The loss on transitions within the held-out images, accuracies on these, and signs of collapse."""
@@ -241,24 +278,26 @@ class LabelEvaluator(Evaluator):
         few = train[torch.arange(min(len(train), SAMPLE), device=train.states.device)]
         with evaluating(model):
             latents, encode = _timed(lambda: Latents.of(model, few))
-            # a trained model's latents lie around their states' means, and mostly the vote is known without a look
-            states = torch.arange(BANK, device=model.device) % model.task.n
+            # a trained model's latents lie near their states' means, so most votes need no search
+            fitted = len(train) if model.predicts_latents else len(train) * len(self.train_actions)
+            shown = min(model.task.n, max(2, BANK * model.task.n // fitted))  # states with as many members as in truth
+            states = torch.arange(BANK, device=model.device) % shown
             generator = torch.Generator().manual_seed(0)
-            means, noise = (torch.randn(c, latents.z.shape[1], generator=generator) for c in (model.task.n, BANK))
+            means, noise = (torch.randn(c, latents.z.shape[1], generator=generator) for c in (shown, BANK))
             z = means.to(model.device)[states] + 0.3 * noise.to(model.device)
-            neighbours = Neighbours(z, states, model.task.n)
+            neighbours = Neighbours(z, states, shown)
             found, look_up = _timed(lambda: Latents(z, neighbours.classify(z[:QUERIES])))
-        fitted = len(train) if model.predicts_latents else len(train) * len(self.train_actions)
+        more = looked_at(model.task.n, fitted) / looked_at(shown, BANK)
         wanted = len(set(_distinct(model, self.test_actions))) * len(self.world.test)
         read_train = "train" in self.wanted or "knn" in self.wanted
         return {
             "encode": encode / len(few) * (len(train) * read_train + len(self.world.test)),
-            "neighbours": look_up / len(found.states) / len(z) * fitted * wanted * ("knn" in self.wanted),
+            "neighbours": look_up / len(found.states) * more * wanted * ("knn" in self.wanted),
         }
 
 
 def _timed(work: Callable[[], Latents]) -> tuple[Latents, float]:
-    """What a piece of work gives, and the seconds it takes the second time."""
+    """The result of some work, and the seconds it takes the second time."""
     work()
     begun = time.perf_counter()
     done = work()

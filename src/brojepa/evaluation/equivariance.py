@@ -1,4 +1,4 @@
-"""What neighbouring papers print: how much latents tell of the pose, and whether they turn with it.
+"""Measures of related papers: how much latents tell of the pose, and whether they turn with it.
 
 Functions of latents [count, dim] and poses [count, ...]; all are computed on the CPU and leave every random stream as
 it was. A number that does not exist for a group, or for latents that are not finite, is None.

@@ -34,14 +34,20 @@ def chosen_metrics(words: str | Sequence[str]) -> tuple[str, ...]:
 
 
 class Evaluator:
-    """How models of one kind of world are measured.
+    """Measures the models of one kind of world. Subclass it, and register it with `brojepa.evaluator.register`.
+
+    Set `listener` to hear which share of `test` is done, once `estimate` was called. Set `wanted` to some of the
+    metrics to let `test` leave out the others.
 
     Args:
-        world: what they are models of.
-        train_actions, test_actions: the actions trained on and held out, plain elements.
+        world: the world.
+        train_actions: the actions trained on, plain elements.
+        test_actions: the held-out actions.
 
-    `listener` may be set: it is told which share of `test` is done, 0 to 1, once `estimate` was called.
-    `wanted` may be set to some of `METRICS`: `test` may then leave the others out, as None.
+    Examples:
+        >>> import brojepa
+        >>> issubclass(brojepa.LabelEvaluator, brojepa.Evaluator)
+        True
     """
 
     listener: Callable[[float], None] | None = None
@@ -52,27 +58,62 @@ class Evaluator:
         self.world, self.train_actions, self.test_actions = world, train_actions, test_actions
 
     def validate(self, model: Model, held: Split, batch: Batch) -> dict[str, Any]:
-        """What is measured after every epoch, on images held out and transitions within them. Plain numbers; at least
-        "validation_loss", "seen" and "zero_shot", of which the last two may be None."""
+        """What is measured after every epoch.
+
+        Args:
+            model: the model.
+            held: the validation images.
+            batch: transitions between them.
+
+        Returns:
+            Plain numbers: at least "validation_loss", "seen" and "zero_shot", of which the last two may be None.
+        """
         raise NotImplementedError
 
     def test(self, model: Model, train: Split) -> dict[str, Any]:
-        """What is measured at the end, on the test split, ready for JSON; at least "metrics", a dictionary of numbers
-        with "seen" and "zero_shot". `train` holds the images trained on."""
+        """What is measured at the end, on the test split.
+
+        Args:
+            model: the model.
+            train: the images trained on.
+
+        Returns:
+            Values ready for JSON: at least "metrics", a dictionary of numbers with "seen" and "zero_shot".
+        """
         raise NotImplementedError
 
     def sample(self, model: Model, train: Split) -> dict[str, float]:
-        """About how many seconds each part of `test` will take, in their order, from a small piece of each. Empty where
-        that is not known: then nothing says how far `test` has come."""
+        """About how long each part of `test` will take, estimated from a small piece of each.
+
+        Args:
+            model: the model.
+            train: the images trained on.
+
+        Returns:
+            Seconds by part, in order. Empty if unknown; then no progress is reported.
+        """
         return {}
 
     def estimate(self, model: Model, train: Split) -> float:
-        """About how many seconds `test` will take; 0 where that is not known."""
+        """About how long `test` will take.
+
+        Args:
+            model: the model.
+            train: the images trained on.
+
+        Returns:
+            Seconds; 0 if unknown.
+        """
         self.expected = self.sample(model, train)
         return sum(self.expected.values())
 
     def done(self, part: str, share: float) -> None:
-        """`test` calls this: a share of a part is done, 0 to 1. Who listens is told the share of the whole."""
+        """`test` calls this to report progress.
+
+        Args:
+            part: the part, as in `sample`.
+            share: the share of it that is done, 0 to 1.
+        """
         if self.listener is not None and part in self.expected:
             names, total = list(self.expected), sum(self.expected.values())
             before = sum(self.expected[name] for name in names[: names.index(part)])
@@ -81,5 +122,23 @@ class Evaluator:
 
 @singledispatch
 def evaluator(world: Any, train_actions: Sequence[Element], test_actions: Sequence[Element]) -> Evaluator:
-    """The evaluator of a world, by its class."""
+    """The evaluator of a world, chosen by its class.
+
+    Args:
+        world: the world.
+        train_actions: the actions trained on, plain elements.
+        test_actions: the held-out actions.
+
+    Returns:
+        The evaluator.
+
+    Raises:
+        RequestError: none is registered for the class.
+
+    Examples:
+        >>> import brojepa
+        >>> world = brojepa.open_world("mnist")
+        >>> type(brojepa.evaluator(world, (-1, 1), (2, 3))).__name__
+        'LabelEvaluator'
+    """
     raise RequestError(f"nothing measures a {type(world).__name__}: register one with brojepa.evaluator.register")

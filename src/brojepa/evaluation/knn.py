@@ -22,9 +22,16 @@ ROWS = 1024  # queries at once
 GROUP = 16  # bank entries whose best similarity stands for them
 TILE = 64  # groups at once: their products with ROWS queries fit into a core's cache
 GATHERED = 2**22  # entries of the bank's latents gathered at once for doubtful queries
-ENOUGH = 2048  # members of a state among which 20 near ones are sought
-STRAY = 0.02  # share of a state's members that may lie farther from its mean than the bound says
+ENOUGH = 1024  # members of a state searched for 20 near ones
+STRAY = 0.01  # share of a state's members that may lie farther from its mean than the bound says
+OPEN = 0.1  # share of the queries that may be left open
 ROUNDING, ANGLE_ROUNDING = 1e-5, 1e-3  # more than rounding changes in a cosine, and in an angle near 0
+
+
+def looked_at(n: int, count: int) -> float:
+    """About how many vectors a query is compared with in a bank of that many states and entries: the means, some
+    members of the nearest state and the strays; some queries meet the whole bank."""
+    return n + min(count / n, ENOUGH) + (STRAY + OPEN) * count
 
 
 class Neighbours:
@@ -62,9 +69,7 @@ class Neighbours:
         cosine = rows @ self.means.T
         state = cosine.argmax(1)
         own = torch.arange(self.n, device=rows.device) == state[:, None]
-        nearest = (
-            _angle(cosine).sub(self.radius + ANGLE_ROUNDING).clamp_(min=0).cos()
-        )  # no member but a stray is nearer
+        nearest = _angle(cosine).sub(self.radius + ANGLE_ROUNDING).clamp_(min=0).cos()  # only strays are nearer
         others = nearest.masked_fill(own, -1).amax(1)
         if len(self.strays):
             stray = (rows @ self.strays.T).masked_fill(self.stray_states == state[:, None], -1).amax(1)
@@ -119,5 +124,5 @@ def _angle(cosine: Tensor) -> Tensor:
 
 
 def _all_but_strays(angles: Tensor) -> Tensor:
-    """The angle within which all but a few lie; no angle where there are none."""
+    """The angle within which almost all lie; 0 if there are none."""
     return angles.kthvalue(max(1, int(len(angles) * (1 - STRAY)))).values if len(angles) else angles.new_zeros(())

@@ -25,7 +25,7 @@ from brojepa.groups import Element
 from brojepa.models import Model
 from brojepa.worlds import Batch, PoseWorld, Split
 
-SAMPLE = 64  # views that tell how long one takes
+SAMPLE = 64  # views timed to estimate the total
 LATENTS = 2**21  # entries of the prediction-by-candidate matrix held at once
 
 
@@ -95,7 +95,7 @@ def retrieve(
     done: Callable[[float], None] = lambda share: None,
 ) -> Ranks:
     """Every thing in `world.contexts` context poses (drawn by the seed; of the candidates, where these are a grid that
-    the actions stay on) with every action. `done` is told the share of things looked at."""
+    the actions stay on) with every action. `done` is called with the share of things measured."""
     group, device = world.group, by.device
     k = group.tensor(actions).to(device)
     candidates = world.candidates.to(device)
@@ -135,7 +135,7 @@ def _look_up(predicted: Tensor, true: Tensor, shown: Tensor, candidates: Tensor,
         off = group.distance(t[:, None], candidates)
         at = off.argmin(1)
         right = away.gather(1, at[:, None])
-        ranks.append((~(away > right)).sum(1))  # of candidates as near, the right one comes last
+        ranks.append((~(away > right)).sum(1))  # among equally near candidates the right one ranks last
         errors.append(off.gather(1, away.argmin(1, keepdim=True))[:, 0])
     return torch.cat(ranks).view(contexts, actions), torch.cat(errors).view(contexts, actions)
 
@@ -156,7 +156,20 @@ def validation(model: Model, batch: Batch, found: dict[str, Any]) -> dict[str, A
 
 @evaluator.register(PoseWorld)
 class RetrievalEvaluator(Evaluator):
-    """How a world of poses is measured: is the pose that the action leads to found among candidates?"""
+    """Measures worlds of poses: is the pose that the action leads to found first among the candidates?
+
+    Args:
+        world: the world of poses.
+        train_actions: the actions trained on, plain elements.
+        test_actions: the held-out actions.
+
+    Examples:
+        >>> import brojepa
+        >>> world = brojepa.open_world("dihedral")
+        >>> measures = brojepa.evaluator(world, [(1, 0)], [(2, 0)])
+        >>> isinstance(measures, brojepa.RetrievalEvaluator)
+        True
+    """
 
     VALIDATED = 40  # things
 

@@ -11,7 +11,7 @@ import torch
 from brojepa.config import needs_emnist
 from brojepa.errors import RequestError
 from brojepa.evaluation.evaluator import METRICS, evaluator
-from brojepa.files import write_json
+from brojepa.files import remove_leftovers, write_json
 from brojepa.runs import Result, Run
 from brojepa.runs import threads as numbers
 from brojepa.runs.find import find
@@ -37,6 +37,7 @@ def agrees(result: dict[str, Any], measured: dict[str, Any]) -> bool:
 def complete(run: Run, measured: dict[str, Any]) -> None:
     """Write what a run's result had left out."""
     result = {key: value for key, value in run.result.items() if key != "evaluated"}
+    remove_leftovers(run.path)
     write_json(run.result_file, result | {key: value for key, value in measured.items() if key not in NOT_KEPT})
 
 
@@ -79,16 +80,29 @@ def evaluate_run(
     threads: int | None = None,
     listener: Callable[[float], None] | None = None,
 ) -> Result:
-    """Evaluate a finished run again, as `result.json` was made: on its own world, or on other images.
+    """Evaluate a finished run again, on its own world or on other images.
 
     Args:
         path: a run directory, a preset whose weights are in the package, or hf://user/name.
-        data_dir: where EMNIST lies, or other images of the same shape.
+        data_dir: where EMNIST is, or other images of the same shape.
         device: "auto", "cpu", "cuda" or "mps".
         world: a world in memory.
         trust: import the own code that the run names.
-        threads: compute with this many; without it, with as many as the run began with.
-        listener: told now and then which share is done, 0 to 1.
+        threads: number of threads; default that of the run's first start.
+        listener: is called now and then with the share that is done, 0 to 1.
+
+    Returns:
+        What was measured, as in `result.json`; `same_images` says whether the images are those of the run.
+
+    Raises:
+        RequestError: not a run, missing images, or own code that is not trusted.
+        RunError: the run is not finished or is damaged.
+
+    Examples:
+        >>> import brojepa
+        >>> measured = brojepa.evaluate_run("mnist/fast")  # doctest: +SKIP
+        >>> measured["metrics"]["zero_shot"]  # doctest: +SKIP
+        0.9954
     """
     run = find(path)
     with numbers.computing_with(numbers.choose(threads, run.environment)[0]):

@@ -1,4 +1,4 @@
-"""Exact evaluation on views that were brought: is the view that an action leads to found among those of its thing?
+"""Exact evaluation on a user's views: is the view that an action leads to found among those of its thing?
 
 From each view the action to each other is carried out on its latent, and the views of the thing are ranked by their
 distance to the result. Right is every view in the true pose. Counted are hit@1, hit@5, the mean of 1 / rank (MRR) and
@@ -88,7 +88,7 @@ class ViewEvaluator(Evaluator):
     def measure(
         self, model: Model, views: Views, most: int, done: Callable[[float], None] = lambda share: None
     ) -> dict[str, Any]:
-        """On up to `most` pairs of views, what `test` measures. `done` is told the share of things looked at."""
+        """On up to `most` pairs of views, what `test` measures. `done` is called with the share of things measured."""
         world, group = self.world, self.world.group
         things, found = views.states.unique(), []
         for i, thing in enumerate(things):
@@ -176,7 +176,7 @@ def measure_thing(model: Model, world: ViewWorld, views: Views, most: int) -> tu
         off = group.gap(poses[j][:, None], poses[None])
         right = off <= SAME
         best = away.masked_fill(~right, torch.inf).amin(1, keepdim=True)
-        rank = 1 + ((away <= best) & ~right).sum(1)  # of views as near, a right one comes last
+        rank = 1 + ((away <= best) & ~right).sum(1)  # among equally near views a right one ranks last
         parts.append((rank, off.gather(1, away.argmin(1, keepdim=True))[:, 0], right.float().mean(1)))
     rank, error, share = (torch.cat(part).cpu() for part in zip(*parts, strict=True))
     steps = (stop - start).cpu() if world.recorded is not None else torch.zeros(len(rank), dtype=torch.long)

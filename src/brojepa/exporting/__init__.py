@@ -1,4 +1,4 @@
-"""A model that leaves the library: as graphs that other programs run, and to the Hugging Face hub."""
+"""Export models: as graphs that other programs run, and to the Hugging Face hub."""
 
 from brojepa.exporting.directory import export
 from brojepa.exporting.upload import push

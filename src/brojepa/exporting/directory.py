@@ -34,13 +34,22 @@ def export(run: str | Path, out: str | Path, format: str = "onnx", *, trust: boo
 
     Args:
         run: a run directory, a preset whose weights are in the package, or hf://user/name.
-        out: a directory that is not there yet, or is empty. It gets a file per graph, metadata.json and README.md.
-        format: "onnx" (the extra `[export]`) or "pt2".
+        out: a directory that does not exist or is empty. It gets one file per graph, metadata.json and README.md.
+        format: "onnx" (needs `pip install 'brojepa[export]'`) or "pt2".
         trust: import the own code that the run names.
 
     Returns:
-        What metadata.json says; `graphs` has the largest difference from torch of each. An export that differs by more
-        than 1e-5 is an error and leaves nothing.
+        What metadata.json says; `graphs` has the largest difference from torch of each.
+
+    Raises:
+        RequestError: not a run, an unknown format, or a directory that is not empty.
+        RunError: a graph differs from torch by more than 1e-5. Nothing is written then.
+
+    Examples:
+        >>> import brojepa
+        >>> about = brojepa.export("mnist/fast", "away", format="pt2")  # doctest: +SKIP
+        >>> sorted(about["graphs"])  # doctest: +SKIP
+        ['act', 'classify', 'encode']
     """
     form, source, place = format_named(format), find(run), files.place(out)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
@@ -66,7 +75,9 @@ def _whole_or_nothing(place: Path) -> Iterator[Path]:
             place.rmdir()  # it is empty
         partial.rename(place)
     except OSError as error:
-        raise RunError(f"cannot write {place}: {error.strerror or error}; make room or name another --out") from None
+        raise RunError(
+            f"cannot write {place}: {error.strerror or error}; free some space or name another --out"
+        ) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -79,7 +90,7 @@ def _written(form: Format, name: str, graph: Graph, directory: Path) -> dict[str
         difference = largest_difference(form, graph, path)
     except BrojepaError:
         raise
-    except Exception as error:  # what runs the file may refuse it in its own words
+    except Exception as error:  # the runtime may refuse the file with any exception
         raise RunError(f"{path.name} cannot be run: {reason(error)[:300]}") from error
     if not difference <= LARGEST:
         raise RunError(

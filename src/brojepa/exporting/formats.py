@@ -100,13 +100,13 @@ def write(form: Format, name: str, graph: Graph, path: Path) -> None:
             form.write(program, graph, path)
     except OSError:
         raise
-    except Exception as error:  # a part of somebody's own may do anything that cannot be traced
+    except Exception as error:  # an own part may do something that cannot be traced
         raise RunError(f"{name} cannot be exported to {form.name}: {reason(error)[:300]}") from error
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the warnings and log lines of the exporters, which are about themselves."""
+    """Silence the exporters' own warnings and log lines."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "torch.fx", "onnxscript", "onnx_ir")]
     before = [logger.level for logger in loggers]
     try:

@@ -122,7 +122,7 @@ def traceable(model: Model) -> Model:
 
 
 class SlicedMaxPool(nn.Module):
-    """`nn.AdaptiveMaxPool2d` by slices, for ONNX, which has no such operator: the same bits for any size.
+    """`nn.AdaptiveMaxPool2d` by slices, for ONNX, which lacks the operator; bit-identical for any size.
 
     Cell i of n along a side of length h is the largest of the entries floor(i h / n) to ceil((i + 1) h / n) - 1.
     """

@@ -13,16 +13,26 @@ from brojepa.runs.find import find
 
 
 def push(run: str | Path, name: str, *, licence: str = "mit", private: bool = False) -> str:
-    """Put a finished run on the Hugging Face hub, where `load("hf://user/name")` finds it.
+    """Upload a finished run to the Hugging Face hub, where `load("hf://user/name")` finds it.
+
+    Log in first: `hf auth login`.
 
     Args:
         run: a run directory, or a preset whose weights are in the package.
-        name: the repository, "user/name"; it is made if it is not there.
+        name: the repository, "user/name"; it is created if necessary.
         licence: as the hub names them.
-        private: for your eyes only, where the repository is made.
+        private: make a new repository private.
 
     Returns:
-        The address of the commit. You must be logged in: `hf auth login`.
+        The address of the commit.
+
+    Raises:
+        RequestError: not a run, a name of another form, no login, or huggingface_hub is not installed.
+
+    Examples:
+        >>> import brojepa
+        >>> brojepa.push("mnist/fast", "me/brojepa-mnist")  # doctest: +SKIP
+        'https://huggingface.co/me/brojepa-mnist/commit/...'
     """
     source, repo = find(run), name.removeprefix(hub.SCHEME)
     hub.check_name(repo, name)

@@ -84,7 +84,7 @@ def _fixed() -> dict[str, Need]:
 
 
 def _learned(seed: int = 0, **start: Any) -> dict[str, Need]:
-    """The same with learned angles. Where one shared angle starts decides to which harmonic it goes: `seed` is its."""
+    """The same with learned angles. `seed` is for the shared angle, whose start decides which harmonic it reaches."""
     rest: dict[str, Any] = {"weights": False, "optional": True, "same": ("angle_range",)}
     return {
         "single": Need("single-frequency", "mnist/bro-mlp-sfr-learned", start, seed=seed, **rest),
@@ -102,7 +102,7 @@ FIGURES: dict[str, Spec] = {
     "examples": Spec(
         "Visual arithmetic: an image, an action, and what is predicted",
         "Images with an action each; below them the image whose latent is nearest to the predicted latent, and the "
-        "state that the probe reads.",
+        "state that the probe reads, which a tick or a cross judges.",
         "examples",
         {"bro": Need("BRo-JEPA", "mnist/bro-mlp-mfr-learned", actions=ANY_ROTATION), "jepa": ADDITIVE},
     ),
@@ -182,8 +182,8 @@ FIGURES: dict[str, Spec] = {
         _learned(seed=6, angle_start="random", angle_range="positive"),
     ),
     "circle-multi": Spec(
-        "Multi-frequency latents",
-        "The latents of test images in the planes that the action turns at one frequency, and the mean of each state, "
+        "Multi-frequency latents, a plane per frequency",
+        "The latents of test images in the planes that the action turns at each frequency, and the mean of each state, "
         "joined in the order of the states.",
         "circle",
         {"run": Need("multi-frequency", "mnist/bro-mlp-mfr-fixed", actions=MULTI)},
@@ -191,7 +191,7 @@ FIGURES: dict[str, Spec] = {
     "rollout-multi": Spec(
         "Rollouts in multi-frequency latents",
         "From the latent of one image, an action repeated on the model's own predictions, in a t-SNE of the latents "
-        "of test images.",
+        "of test images. Every arrow should end in the cloud of the state that its disc names.",
         "rollout",
         {"run": Need("multi-frequency", "mnist/bro-mlp-mfr-fixed", actions=MULTI)},
         {"method": "tsne"},
@@ -206,6 +206,23 @@ FIGURES: dict[str, Spec] = {
             "jepa": Need("JEPA + additive", "mnist/jepa-mlp", weights=False, optional=True),
         },
         kind="poses",
+    ),
+    "parity": Spec(
+        "Odd and even actions",
+        "Accuracy of each action of a supervised model with several frequencies, over seeds. Trained on +1 and -1 it "
+        "learns odd actions and leaves even ones open; trained on 0 as well it learns all.",
+        "parity",
+        {
+            "odd": Need(
+                "trained on −1 and +1", "mnist/supervised-mlp-mfr-fixed", weights=False, same=("train_actions", "lr")
+            ),
+            "both": Need(
+                "trained on −1, 0 and +1",
+                "mnist/supervised-mlp-mfr-fixed",
+                {"train_actions": (-1, 0, 1), "checkpoint": "last"},
+                weights=False,
+            ),
+        },
     ),
     "spectrum": Spec(
         "The number of states, read off the learned angles",

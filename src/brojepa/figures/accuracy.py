@@ -32,7 +32,7 @@ def collect(sources: dict[str, Source]) -> dict[str, Any]:
 
 
 def _of_poses(source: Source) -> dict[str, Any]:
-    """One row. Turns of space have no order of their own: they stand by how far they turn."""
+    """One row. Rotations in space have no order, so they are sorted by their angle."""
     measured, group = source.per_action, source.group
     words = in_order(measured)
     elements = {word: _element(group, word) for word in words}
@@ -46,12 +46,12 @@ def _of_poses(source: Source) -> dict[str, Any]:
 
 
 def _element(group: Group, word: str) -> Element:
-    """A turn of space about no axis of its own is written as its quaternion."""
+    """A rotation about an arbitrary axis is written as its quaternion."""
     return tuple(map(float, word.split("/"))) if "/" in word else group.parse(word)
 
 
 def _step(labels: list[str]) -> int:
-    """Of many actions only some have their labels: those that fit beside each other."""
+    """If there are many actions, label only as many as fit."""
     return math.ceil(len(labels) * max(map(len, labels)) / LETTERS)
 
 

@@ -73,7 +73,7 @@ def _states(found: dict[str, Any], names: list[str]) -> list[Panel]:
 
     def cosines(axes: Axes) -> None:
         image = style.matrix(axes, np.array(found["geometry"]["cosines"]), names, small=True)
-        axes.set_title(f"cosines of prototypes, circulant to {found['geometry']['circulant']:.3f}")
+        axes.set_title(f"cosines of prototypes, {found['geometry']['circulant']:.1%} circulant")
         figure = axes.get_figure(root=True)
         assert figure is not None
         figure.colorbar(image, ax=axes, shrink=0.8)
@@ -118,16 +118,15 @@ def _energy(axes: Axes, bars: list[tuple[Any, float, int]], label: str, title: s
 def _drift(axes: Axes, rows: list[dict[str, Any]], step: str) -> None:
     steps = [row["steps"] for row in rows]
     far = [np.nan if row["distance"] is None else row["distance"] for row in rows]
-    curves: list[tuple[str, str, list[float], dict[str, Any]]] = [
-        ("accuracy", "o", [row["accuracy"] for row in rows], style.SEEN),
-        ("squared distance / spread", "s", far, style.UNSEEN),
-    ]
-    for label, marker, values, look in curves:
-        axes.plot(steps, values, label=label, marker=marker, markersize=4, **look)
+    axes.plot(steps, far, marker="s", markersize=4, **style.UNSEEN)
+    for x, y, row in zip(steps, far, rows, strict=True):
+        near = {"textcoords": "offset points", "ha": "center", "fontsize": 7, "path_effects": style.halo()}
+        axes.annotate(f"{row['accuracy']:.3f}", (x, y if np.isfinite(y) else 0), (0, 6), **near)
     axes.set_xscale("log")
-    axes.set(xlabel=f"steps of {step}", ylim=(-0.02, 1.05))
+    axes.margins(x=0.1)
+    most = max((y for y in far if np.isfinite(y)), default=0.0)
+    axes.set(xlabel=f"steps of {step}", ylabel="squared distance / spread", ylim=(0, 1.25 * most or 1))
     axes.minorticks_off()
     axes.set_xticks(steps, [f"{s:,}" for s in steps])
     axes.grid(axis="y", color=style.FAINT, linewidth=0.6)
-    axes.set_title("a long rollout")
-    style.legend_below(axes)
+    axes.set_title("a long rollout\n(above the points: accuracy)")

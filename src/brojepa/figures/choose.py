@@ -17,7 +17,7 @@ from brojepa.runs.finding import runs_in, walk
 from brojepa.runs.stored import is_stored, stored_runs
 from brojepa.text import plural
 
-WEIGHTS = ("variance", "covariance", "consistency")  # what matters of them is whether they are on
+WEIGHTS = ("variance", "covariance", "consistency")  # only whether they are on matters
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def find(paths: Sequence[Path]) -> Found:
                 read(run)
             continue
         if path.is_file() and path.suffix != ".npz":
-            raise RequestError(f"{path} is no figure data (.npz): name run directories, or files that figures wrote")
+            raise RequestError(f"{path} is not figure data (.npz): name run directories, or files that figures wrote")
         if path.is_file():
             data[path] = None
             continue
@@ -100,7 +100,7 @@ def find(paths: Sequence[Path]) -> Found:
 
 
 def fits(need: Need, config: Config) -> bool:
-    """Whether a run with this config can stand where the need is: the same in all that the figure is about."""
+    """Whether a run with this config can fill the need: it agrees in everything that the figure is about."""
     wanted = need.config
     if need.decoder:
         return config.method == wanted.method
@@ -150,8 +150,7 @@ def _shows(spec: Spec, candidate: Candidate) -> bool:
 
 
 def unsuited(spec: Spec, found: Iterable[Candidate]) -> Candidate | None:
-    """A run that would do, were its world of a kind that the figure can show; None where another run needs only its
-    weights."""
+    """A run that would fit if the figure could show its kind of world; None if another run only lacks its weights."""
     able = [c for c in found if c.done and any(fits(need, c.config) for need in spec.needs.values())]
     return able[0] if able and not any(_shows(spec, c) for c in able) else None
 
@@ -173,6 +172,6 @@ def _best(need: Need, candidates: Iterable[Candidate]) -> Run | None:
 
 
 def lacking(spec: Spec, choice: dict[str, Run | None]) -> list[Need]:
-    """The needs that keep a figure from being drawn: those that must be filled, or all where none is."""
+    """The unfilled needs that prevent a figure: the required ones, or all if none is filled."""
     required = [need for role, need in spec.needs.items() if choice[role] is None and not need.optional]
     return required or ([*spec.needs.values()] if _empty(choice) else [])

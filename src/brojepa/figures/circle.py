@@ -20,6 +20,7 @@ from brojepa.figures.sources import Source
 from brojepa.worlds.pictures import read_picture
 
 POINTS = 2000
+PANELS = 6  # frequencies that are shown
 AWAY = 1.32  # of the picture of an own image, from its centre
 TALL = 24.0  # points
 
@@ -38,7 +39,27 @@ def collect(
         "shares": plane.shares,
         "frequency": shown,
     }
-    return {**data, **_own(source, plane, images, invert)} if images else data
+    if images:
+        return {**data, **_own(source, plane, images, invert)}
+    return data if frequency or shown is None else {**data, **_others(source, chosen, shown)}
+
+
+def _others(source: Source, chosen: np.ndarray, shown: int) -> dict[str, Any]:
+    """The same in the planes of the other frequencies."""
+    angles = source.model.action.angles
+    if angles is None:
+        return {}
+    present = frequencies(angles.detach().double().numpy(), source.n)
+    turning = sorted({min(f, source.n - f) for f in present.tolist()} - {0, shown})[: PANELS - 1]
+    planes = [at_frequency(source.z, source.prototypes, present, f) for f in turning]
+    if not planes:
+        return {}
+    return {
+        "others": turning,
+        "others.points": np.stack([plane(source.z[chosen]) for plane in planes]).astype(np.float16),
+        "others.prototypes": np.stack([plane(source.prototypes) for plane in planes]).astype(np.float32),
+        "others.shares": np.stack([plane.shares for plane in planes]),
+    }
 
 
 def _plane(source: Source, frequency: str) -> tuple[PCA, int | None]:
@@ -71,16 +92,50 @@ def _own(source: Source, plane: PCA, paths: Sequence[str | Path], invert: bool) 
 
 
 def draw(data: dict[str, Any]) -> Figure:
+    return _several(data) if "others" in data else _one(data)
+
+
+def _several(data: dict[str, Any]) -> Figure:
+    """A panel per frequency."""
+    names, others = data["runs"]["run"]["states"], data["others"]
+    key = (
+        "discs: mean of each state, joined in order; dots: test images. At frequency f the states go round f times:\n"
+        "where f and the number of states have a common divisor, states share a place, and other frequencies part them"
+    )
+    rows = (len(others) + 3) // 3
+    figure = style.canvas(data, style.WIDE, 1.0 + 2.2 * rows, key)
+    places = figure.subplots(rows, 3, squeeze=False).flatten()
+    shown = [
+        (data["frequency"], data["points"], data["prototypes"], data["shares"]),
+        *zip(others, data["others.points"], data["others.prototypes"], data["others.shares"], strict=True),
+    ]
+    reach = 1.05 * max(float(np.abs(points).max()) for _, points, _, _ in shown)
+    for axes, (frequency, points, means, shares) in zip(places, sorted(shown, key=lambda one: one[0]), strict=False):
+        _ring(axes, points.astype(float), means, data["states"], names, size=3)
+        style.plane(axes)
+        axes.set(xlim=(-reach, reach), ylim=(-reach, reach))
+        axes.spines[:].set_visible(False)
+        axes.set_title(f"frequency {frequency} ({sum(shares):.0%} of variance)")
+    for axes in places[len(shown) :]:
+        axes.axis("off")
+    return figure
+
+
+def _ring(axes: Axes, points: np.ndarray, means: np.ndarray, states: np.ndarray, names: list[str], size: float) -> None:
+    style.cloud(axes, points, states, len(names), s=size)
+    ring = np.concatenate((means, means[:1]))
+    axes.plot(ring[:, 0], ring[:, 1], color=style.GREY, linewidth=0.9, zorder=3)
+    style.badges(axes, means, names)
+
+
+def _one(data: dict[str, Any]) -> Figure:
     run = data["runs"]["run"]
     names, points, means = run["states"], data["points"].astype(float), data["prototypes"]
     own = ["stars: your own images, and the state that is read"] if "own.points" in data else []
     key = "\n".join(["discs: mean of each state, joined in order; dots: test images", *own])
     figure = style.canvas(data, style.NARROW, style.NARROW + 0.3 + 0.15 * len(own), key)
     axes = figure.subplots()
-    style.cloud(axes, points, data["states"], len(names))
-    ring = np.concatenate((means, means[:1]))
-    axes.plot(ring[:, 0], ring[:, 1], color=style.GREY, linewidth=0.9, zorder=3)
-    style.badges(axes, means, names)
+    _ring(axes, points, means, data["states"], names, size=5)
     frequency = data.get("frequency")
     axis = "component {}" if frequency is None else f"frequency {frequency}, {{}}"
     words = (1, 2) if frequency is None else ("cosine", "sine")
@@ -102,7 +157,7 @@ def _place(axes: Axes, data: dict[str, Any], names: list[str]) -> None:
     places = style.spread(out, 0.6 * size)
     axes.scatter(*points.T, marker="*", s=60, color="white", edgecolors=style.BLACK, linewidths=1, zorder=9)
     for picture, point, place, state in zip(data["own.images"], points, places, data["own.read"], strict=True):
-        shown = OffsetImage(picture, zoom=TALL / len(picture), cmap="gray_r")
+        shown = OffsetImage(picture, zoom=TALL / len(picture), cmap=style.PIXELS)
         tie = {"arrowstyle": "-", "color": style.BLACK, "linewidth": 0.7}
         box = AnnotationBbox(shown, tuple(point), tuple(place), arrowprops=tie, pad=0.1, zorder=8)
         axes.add_artist(box)

@@ -28,7 +28,7 @@ def unpack(content: bytes, where: str | Path) -> dict[str, Any]:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             data = {name: file[name] for name in file.files}
         data |= json.loads(str(data.pop(TEXT)))
-    except Exception as error:  # a damaged zip raises any of a dozen kinds
+    except Exception as error:  # a damaged zip can raise many kinds of exception
         raise RequestError(f"{where} is not a figure's data ({error}): draw the figure from its runs again") from None
     if not isinstance(data.get("figure"), str) or data["figure"] not in FIGURES:
         raise RequestError(f"{where} is for figure {data.get('figure')!r}, which does not exist here: update brojepa")

@@ -27,7 +27,7 @@ def collect(sources: dict[str, Source]) -> dict[str, Any]:
     source = sources["run"]
     model, world = source.model, source.world
     if model.decoder is None:
-        raise RequestError(f"{source.run.path} has no decoder: run 'brojepa decode {source.run.path}' first")
+        raise RequestError(f"{source.run.path}: {model.no_decoder}")
     if not model.predicts_latents:
         raise RequestError(f"{source.run.path} predicts states, not latents of images: there is nothing to decode")
     group = world.group

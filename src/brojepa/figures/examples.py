@@ -48,7 +48,8 @@ def draw(data: dict[str, Any]) -> Figure:
     for role in roles:
         rows += [(f"{data['runs'][role]['label']}\nnearest image", 1.0), ("probe reads", 0.7)]
     middles = [sum(h for _, h in rows[:i]) + height / 2 for i, (_, height) in enumerate(rows)]
-    figure = style.canvas(data, style.WIDE, 0.75 + 0.5 * sum(h for _, h in rows))
+    key = "✓ and ✗ judge the state that the probe reads off the predicted latent, not the image nearest to it"
+    figure = style.canvas(data, style.WIDE, 0.85 + 0.5 * sum(h for _, h in rows), key)
     axes = figure.subplots()
     for (label, _), y in zip(rows, middles, strict=True):
         axes.text(-0.35, y, label, ha="right", va="center", fontsize=8)

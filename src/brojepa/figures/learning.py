@@ -47,7 +47,7 @@ def _one(data: dict[str, Any]) -> Figure:
     """Accuracy and loss, the terms of the loss, and how the angles settle."""
     (role,) = data["runs"]
     turns: np.ndarray = data.get(f"{role}.angles", np.zeros(0))
-    terms, has_angles = data["terms"], turns.ndim == 2  # of a torus there are several in a plane
+    terms, has_angles = data["terms"], turns.ndim == 2  # a torus has several angles per plane
     panels = 2 + bool(terms) + has_angles
     figure = style.canvas(data, style.WIDE, 5.0 if panels == 4 else 3.2)
     places = list(figure.subplots(2, 2).flat if panels == 4 else figure.subplots(1, panels))

@@ -58,7 +58,7 @@ def make(
 
     Runs come first; data stand in for runs that are not there. Where there are only data, their figures are drawn.
     `trust` runs the own code that a run names; `options` are more for `collect`, by the figure's module; `remark` is
-    told of runs that cannot be read.
+    called with the reason for each run that cannot be read.
     """
     found, files, damaged = find(paths)
     for why in damaged:
@@ -103,13 +103,13 @@ def make(
 
 
 def _redrawn(out: Path, file: Path) -> Path:
-    """A figure from its data alone, whatever somebody has put into them."""
+    """A figure from its data alone, which may have been edited."""
     data = unpack(file.read_bytes(), file)
     try:
         return write(out, data)
     except BrojepaError:
         raise
-    except Exception as error:  # arrays of other shapes and values of other kinds raise as many kinds
+    except Exception as error:  # wrong shapes and types can raise any exception
         why = " ".join(f"{type(error).__name__} {error}".split())
         raise RequestError(f"{file} cannot be drawn ({why:.100}): draw the figure from its runs again") from None
 
@@ -123,8 +123,21 @@ def collect(name: str, sources: dict[str, Source], **options: Any) -> dict[str, 
 
 
 def pictures(run: Run) -> dict[str, bytes]:
-    """A finished run's figures that need numbers only, as PNGs by name: its learning curves, and its accuracy by state
-    and action where it was measured so. What trackers are given."""
+    """Figures of a finished run that need only its numbers: learning curves, and accuracy by state and action.
+
+    Args:
+        run: the run.
+
+    Returns:
+        PNGs by name, as trackers take them.
+
+    Examples:
+        >>> import brojepa
+        >>> from pathlib import Path
+        >>> run = brojepa.Run(Path("runs/mnist/fast/seed-0"))
+        >>> sorted(brojepa.pictures(run))  # doctest: +SKIP
+        ['accuracy', 'curves']
+    """
     source = Source(run, None, {})
     wanted = {"curves": {LETTERS[0]: source}}
     if "per_action" in source.result:

@@ -9,6 +9,8 @@ from matplotlib.figure import Figure
 
 from brojepa.figures import style
 
+TITLE = "Training with and without relaxed targets"
+
 
 def picture(rows: Sequence[Mapping[str, Any]], close: float, most: int) -> dict[str, bytes]:
     """Epochs against states as PNG and SVG, with and without relaxing; hollow and pointing up where it was given up.
@@ -16,7 +18,10 @@ def picture(rows: Sequence[Mapping[str, Any]], close: float, most: int) -> dict[
     close: how near zero-shot had to come to seen; most: the epochs after which it was given up.
     """
     with style.language():
-        figure = Figure(figsize=(style.NARROW + 1, 3.2), layout="constrained")
+        figure = Figure(figsize=(style.WIDE, 3.6), layout="constrained")
+        figure.suptitle(TITLE, x=0.01, ha="left")
+        key = f"hollow: not within {close} of seen after {most} epochs; an MLP on digits and pairs of digits"
+        figure.supxlabel(key, x=0.01, ha="left", fontsize=6.5, color=style.GREY)
         axes = figure.subplots()
         looks = {"relaxed": (style.BLUE, "-", "o"), "not relaxed": (style.VERMILLION, (0, (4, 1.5)), "s")}
         for way, (colour, line, marker) in looks.items():
@@ -33,6 +38,6 @@ def picture(rows: Sequence[Mapping[str, Any]], close: float, most: int) -> dict[
         axes.set_yticks([1, 2, 5, 10, 20, most], ["1", "2", "5", "10", "20", f"{most}"])
         axes.minorticks_off()
         axes.grid(axis="y", color=style.FAINT, linewidth=0.6)
-        axes.set_title(f"Epochs until zero-shot is within {close} of seen\n(hollow: not in {most} epochs)", loc="left")
-        axes.legend()
-        return style.files(figure, "Epochs against states", "With and without relaxed targets.")
+        axes.set_title(f"epochs until zero-shot is within {close} of seen", loc="left")
+        style.legend_below(axes)
+        return style.files(figure, TITLE, f"Epochs until zero-shot is within {close} of seen, by the number of states.")

@@ -17,6 +17,10 @@ from brojepa.text import signed
 ACTIONS = (1, -3)
 POINTS = 1000
 KEY = "discs: predicted latents and the state that the probe reads; diamonds: mean of each state; dots: test images"
+SEE = (
+    "what to see: each step lands in the cloud of the state that its disc names, the last one where the first began;\n"
+    "t-SNE keeps who is near whom: where a cloud lies, and how long an arrow is, mean nothing"
+)
 
 
 def collect(sources: dict[str, Source], method: str) -> dict[str, Any]:
@@ -52,8 +56,8 @@ def collect(sources: dict[str, Source], method: str) -> dict[str, Any]:
 
 
 def _tsne(parts: list[np.ndarray]) -> list[np.ndarray]:
-    """All parts in one t-SNE, each apart again."""
-    from sklearn.manifold import TSNE  # here: it takes a second, and only this figure needs it
+    """All parts in one t-SNE, split into parts again."""
+    from sklearn.manifold import TSNE  # imported here: it takes a second, and only this figure needs it
 
     together = np.concatenate(parts).astype(np.float32)
     perplexity = min(30.0, (len(together) - 1) / 3)
@@ -63,7 +67,11 @@ def _tsne(parts: list[np.ndarray]) -> list[np.ndarray]:
 
 def draw(data: dict[str, Any]) -> Figure:
     names = data["runs"]["run"]["states"]
-    figure = style.canvas(data, style.WIDE, 4.1, KEY)
+    figure = (
+        style.canvas(data, style.WIDE, 4.1, KEY)
+        if data["shares"]
+        else style.canvas(data, style.WIDE, 4.4, f"{KEY}\n{SEE}")
+    )
     panels = figure.subplots(1, len(data["actions"]), squeeze=False)[0]
     for i, axes in enumerate(panels):
         style.cloud(axes, data["points"].astype(float), data["states"], len(names), alpha=0.4)

@@ -17,7 +17,9 @@ from brojepa.figures.geometry import prototypes
 from brojepa.models import Model, action_sets
 from brojepa.presets import PRESETS
 from brojepa.runs import Run
+from brojepa.runs.finding import runs_under
 from brojepa.runs.loading import load, task_of
+from brojepa.runs.stored import is_stored, stored_runs
 from brojepa.worlds import Split, World, open_world
 from brojepa.worlds.pictures import state_names
 
@@ -58,6 +60,14 @@ class Source:
         if "per_action" not in self.result:
             raise RequestError(f"{self.run.path} was not measured action by action: its evaluator gives no per_action")
         return self.result["per_action"]
+
+    @property
+    def seeds(self) -> list[Run]:
+        """The finished runs of the same config beside this one, itself included, by seed."""
+        beside = self.run.path.parent
+        runs = stored_runs(beside, []) if is_stored(beside) else runs_under(beside, [])
+        same = [run for run in runs if run.done and run.config == self.config]
+        return sorted(same, key=lambda run: run.header["seed"])
 
     @property
     def has_weights(self) -> bool:
@@ -115,7 +125,7 @@ class Source:
         """What a figure's data say about the run, which it calls `label`."""
         header = self.run.header
         base = header.get("preset") or header.get("base")
-        # where images lie is nobody's business
+        # without the user's paths
         config = self.config.replace(world=Path(self.config.world.partition("@")[0]).stem)
         changes = words(config, PRESETS.get(base or "", Config()))
         return {

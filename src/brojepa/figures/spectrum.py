@@ -1,4 +1,4 @@
-"""The learned angles on a circle, and the number of states that they give away."""
+"""The learned angles on a circle, and the number of states inferred from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from brojepa.algebra.modulus import evidence, infer_modulus
 from brojepa.figures import style
 from brojepa.figures.sources import Source
 
-SHOWN = 64  # moduli, unless the angles speak of a larger one
+SHOWN = 64  # moduli shown, unless the angles indicate a larger one
 
 
 def collect(sources: dict[str, Source]) -> dict[str, Any]:

@@ -34,13 +34,15 @@ UNSEEN = {"color": VERMILLION, "linestyle": (0, (4, 1.5))}
 
 SHARE = "cividis"  # shares from 0 to 1
 SIGNED = LinearSegmentedColormap.from_list("signed", ["#7A3000", VERMILLION, "#F7F7F7", BLUE, "#003A5C"])  # -1 to 1
+HIGH = LinearSegmentedColormap.from_list("high", ["#F7F7F7", BLUE, "#003A5C"])  # its upper half
+PIXELS = "gray"  # as models read them: 0 is black
 
 WIDE, NARROW = 6.4, 3.6  # inches: a page's text, and a column
 DPI = 200
 DENSE = 200  # dots per inch of a scatter inside an SVG, where it is an image
 
 RULES: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same letters everywhere
+    "font.family": "DejaVu Sans",  # ships with matplotlib: the same font everywhere
     "mathtext.fontset": "dejavusans",
     "font.size": 9,
     "axes.titlesize": 9,
@@ -61,7 +63,7 @@ RULES: dict[Any, Any] = {
     "figure.constrained_layout.w_pad": 0.06,
     "figure.constrained_layout.h_pad": 0.08,
     "svg.fonttype": "path",
-    "svg.hashsalt": "brojepa",  # the names inside an SVG are drawn from it, not at random
+    "svg.hashsalt": "brojepa",  # makes the ids inside an SVG deterministic
     "axes.unicode_minus": True,
 }
 
@@ -177,7 +179,9 @@ def badges(axes: Axes, points: np.ndarray, names: list[str]) -> None:
 def spread(points: np.ndarray, apart: float) -> np.ndarray:
     """Points [n, 2] moved as little as is needed to stand `apart` from each other."""
     turn = np.arange(len(points))
-    places = points + 1e-6 * apart * np.stack((np.cos(turn), np.sin(turn)), 1)  # equal points need a direction to part
+    places = points + 1e-6 * apart * np.stack(
+        (np.cos(turn), np.sin(turn)), 1
+    )  # equal points need a direction to move apart
     for _ in range(500):
         gap = places[:, None] - places[None]
         length = np.linalg.norm(gap, axis=2) + np.eye(len(points)) * 2 * apart
@@ -189,16 +193,16 @@ def spread(points: np.ndarray, apart: float) -> np.ndarray:
 
 
 def plane(axes: Axes, x: str = "", y: str = "") -> None:
-    """Axes of a projection: equal scales, no numbers, for only nearness means something."""
+    """Axes of a projection: equal scales, no numbers, because only nearness has a meaning."""
     axes.set_aspect("equal")
     axes.set(xticks=[], yticks=[], xlabel=x, ylabel=y)
 
 
 def matrix(axes: Axes, values: np.ndarray, names: list[str], *, small: bool = False) -> Any:
-    """A square of cosines from -1 to 1 with its numbers; the image, for a colour bar. A small one has no room for
-    numbers, and if all its cosines are high, colours for their own range."""
+    """A square of cosines from -1 to 1 with its numbers, or one number where all are the same; the image, for a colour
+    bar. A small one has no room for numbers, and if all its cosines are high, the blues for their own range."""
     low = np.floor(values.min() * 10) / 10
-    scale: dict[str, Any] = {"cmap": SIGNED, "vmin": -1} if not small or low < 0.2 else {"cmap": SHARE, "vmin": low}
+    scale: dict[str, Any] = {"cmap": SIGNED, "vmin": -1} if not small or low < 0.2 else {"cmap": HIGH, "vmin": low}
     image = axes.imshow(values, vmax=1, **scale)
     ticks = range(len(names)) if len(names) <= 30 else range(0, len(names), 5)
     size = 8 if len(names) <= 12 else 5
@@ -206,7 +210,10 @@ def matrix(axes: Axes, values: np.ndarray, names: list[str], *, small: bool = Fa
     axes.set_yticks(ticks, [names[i] for i in ticks], fontsize=size)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    if not small and len(names) <= 12:
+    if not small and np.ptp(values) < 0.005:
+        middle = (len(names) - 1) / 2
+        axes.text(middle, middle, f"all {values.mean():.2f}", ha="center", va="center", color="white", fontsize=14)
+    elif not small and len(names) <= 12:
         figures = [
             [f"{v:.2f}".replace("0.", ".").replace("-", "−").replace("−.00", ".00") for v in row] for row in values
         ]
@@ -228,9 +235,9 @@ def pixels(images: Any) -> np.ndarray:
 
 
 def image(axes: Axes, image: np.ndarray, x: float, y: float, wide: float = 1.0, **look: Any) -> None:
-    """An image of height 1 around (x, y), y pointing down; ink on paper where it has no colours."""
+    """An image of height 1 around (x, y), y pointing down."""
     extent = (x - wide / 2, x + wide / 2, y + 0.5, y - 0.5)
-    axes.imshow(image, cmap="gray_r", vmin=0, vmax=255, extent=extent, **look)
+    axes.imshow(image, cmap=PIXELS, vmin=0, vmax=255, extent=extent, **look)
 
 
 def epochs(axes: Axes, count: int) -> None:
@@ -248,7 +255,7 @@ def bounds(axes: Axes) -> None:
 
 
 def legend_below(axes: Axes) -> None:
-    """The names of the curves, below the axis: inside they would hide some curve in one run or another."""
+    """The legend below the axis: inside it could hide a curve."""
     figure = axes.get_figure(root=True)
     assert figure is not None
     under = axes.transAxes + ScaledTranslation(

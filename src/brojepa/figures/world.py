@@ -94,7 +94,7 @@ def far(group: Group, k: Element) -> float:
 
 
 def _title(world: World) -> str:
-    return f"The world {re.sub('[^:,]*/', '', world.title)}, {world.group}"  # where images lie is nobody's business
+    return f"The world {re.sub('[^:,]*/', '', world.title)}, {world.group}"  # without the user's paths
 
 
 def _key(world: World) -> str:

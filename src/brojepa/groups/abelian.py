@@ -58,8 +58,20 @@ class Abelian(Group):
 class Cyclic(Abelian):
     """The cyclic group Z_n, n >= 2. The state y moves to (y + k) mod n under action k.
 
-    Actions are written as signed integers -(n-1)..(n-1), as in the paper: +9 and -1 are one element of Z_10 but two
-    things one can ask a latent action to do, and only the one that training asked for counts as seen.
+    Actions are written as signed integers -(n-1)..(n-1), as in the paper. +9 and -1 are one element of Z_10, but two
+    different requests to a latent action. Only the one that training used counts as seen.
+
+    Args:
+        n: length of the cycle.
+
+    Raises:
+        RequestError: n is below 2.
+
+    Examples:
+        >>> from brojepa import Cyclic
+        >>> group = Cyclic(10)
+        >>> group.apply(8, 5), len(group.actions)
+        (3, 18)
     """
 
     n: int
@@ -165,7 +177,17 @@ class Cyclic(Abelian):
 
 @dataclass(frozen=True)
 class SO2(Abelian):
-    """The circle: turns of the plane, written in degrees."""
+    """The circle: rotations of the plane, in degrees.
+
+    Examples:
+        >>> import torch
+        >>> from brojepa import SO2
+        >>> group = SO2()
+        >>> group.compose(torch.tensor(350.0), torch.tensor(20.0)).item()
+        10.0
+        >>> group.distance(torch.tensor(350.0), torch.tensor(20.0)).item()
+        30.0
+    """
 
     dtype = torch.float32
     identity = 0.0

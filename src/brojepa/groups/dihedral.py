@@ -16,8 +16,25 @@ from brojepa.groups.group import Element, Group, Irrep, rotation
 
 @dataclass(frozen=True)
 class Dihedral(Group):
-    """D_n: r turns by 1/n, s flips, and s r s = r^-1. The element r^a s^b (flip b times, then turn a times) is the
-    pair (a, b): [..., 2]. D4 moves the pixels of a square image."""
+    """The symmetries of a regular polygon: r turns by 1/n, s flips, and s r s = r^-1.
+
+    The element r^a s^b (flip b times, then turn a times) is the pair (a, b), [..., 2]. D4 moves the pixels of a square
+    image.
+
+    Args:
+        n: number of corners.
+
+    Raises:
+        RequestError: n is too small.
+
+    Examples:
+        >>> import torch
+        >>> from brojepa import Dihedral
+        >>> group = Dihedral(4)
+        >>> turn, flip = torch.tensor([1, 0]), torch.tensor([0, 1])
+        >>> group.write(group.plain(group.compose(flip, turn))), group.abelian
+        ('r3s', False)
+    """
 
     n: int
     shape = (2,)

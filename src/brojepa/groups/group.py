@@ -44,6 +44,14 @@ class Group:
 
     Required: `identity`, `compose`, `inverse`, `generators`, `irreps`, `buckets`, `bucket`, `write`, `parse`; for a
     finite group `order` and `elements`, for a continuous one `sample`. The rest follows from these.
+
+    Examples:
+        >>> import brojepa
+        >>> group = brojepa.Cyclic(10)
+        >>> isinstance(group, brojepa.Group), group.order, group.abelian
+        (True, 10, True)
+        >>> group.compose(7, 5), group.inverse(3), group.write(3)
+        (2, 7, '+3')
     """
 
     shape: tuple[int, ...] = ()
@@ -218,7 +226,9 @@ class Group:
             try:
                 elements.append(self.parse(self.write(word) if isinstance(word, tuple) else word))
             except (ValueError, TypeError, IndexError):
-                raise RequestError(f"{name}: {word} is no action of {self}, write them as in {self.example}") from None
+                raise RequestError(
+                    f"{name}: {word} is not an action of {self}, write them as in {self.example}"
+                ) from None
         if any(self.shared((k,), elements[:i]) for i, k in enumerate(elements)):
             raise RequestError(f"{name}: {','.join(map(self.write, elements))} names an action twice, list each once")
         return tuple(elements)

@@ -16,7 +16,20 @@ from brojepa.groups.group import Element, Group, Irrep
 
 @dataclass(frozen=True)
 class Product(Abelian):
-    """Cycles and circles side by side, a torus: Z10 x Z10 moves two digits at once. Elements [..., factors]."""
+    """Cycles and circles side by side: a torus. Z10 x Z10 moves two digits at once. Elements are [..., factors].
+
+    Args:
+        factors: the groups, each a `Cyclic` or `SO2`.
+
+    Raises:
+        RequestError: fewer than two factors, or another kind of group.
+
+    Examples:
+        >>> from brojepa import Cyclic, Product
+        >>> torus = Product((Cyclic(10), Cyclic(10)))
+        >>> str(torus), torus.order, torus.write((3, -1))
+        ('Z10xZ10', 100, '+3:-1')
+    """
 
     factors: tuple[Group, ...]
 

@@ -19,7 +19,18 @@ CANDIDATES = 4096  # turns, spread evenly, among which one is searched for
 
 @dataclass(frozen=True)
 class SO3(Group):
-    """Turns of space as unit quaternions w, x, y, z: [..., 4]; q and -q are one turn."""
+    """Rotations of space as unit quaternions w, x, y, z, [..., 4]; q and -q are the same rotation.
+
+    Its representations need e3nn: `pip install 'brojepa[so3]'`.
+
+    Examples:
+        >>> import torch
+        >>> from brojepa import SO3
+        >>> group = SO3()
+        >>> quarter = torch.tensor(group.parse("x90"))
+        >>> round(group.angle(group.compose(quarter, quarter)).item())
+        180
+    """
 
     shape = (4,)
     dtype = torch.float32
@@ -59,7 +70,7 @@ class SO3(Group):
         return torch.stack(parts, -1).float()
 
     def around(self, a: Tensor, degrees: float) -> Tensor:
-        """After `a`, a turn by so many degrees about each of 12 axes: the middles of a cube's edges, so that turns by
+        """After `a`, a turn by this many degrees about each of 12 axes: the middles of a cube's edges, so that turns by
         these steps lie as densely packed as balls do."""
         edges = [(i, j, s, t) for i in range(3) for j in range(i) for s in (1, -1) for t in (1, -1)]
         axes = torch.zeros(len(edges), 3, device=a.device)
@@ -112,11 +123,21 @@ class SO3(Group):
         return "/".join(f"{part:.6g}" for part in a)
 
     def parse(self, word: str | int) -> Element:
+        """x15, degrees about an axis, or the quaternion w/x/y/z."""
         match = re.fullmatch(r"([xyz])([+-]?[\d.]+)", str(word))
         if not match:
-            raise ValueError(word)
+            return _quaternion(str(word))
         half = math.radians(float(match[2])) / 2
         return (math.cos(half), *(math.sin(half) if axis == match[1] else 0.0 for axis in AXES))
+
+
+def _quaternion(word: str) -> Element:
+    """Four numbers, of length 1 but for rounding."""
+    parts = tuple(map(float, word.split("/")))
+    length = math.hypot(*parts)
+    if len(parts) != 4 or not abs(length - 1) < 1e-3:
+        raise ValueError(word)
+    return tuple(part / length for part in parts)
 
 
 def _wigner(degree: int, a: Tensor) -> Tensor:

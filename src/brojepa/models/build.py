@@ -26,7 +26,28 @@ HIGHEST = 8  # frequency of a latent of poses, where none are named: neighbourin
 
 
 def build(config: Config, task: Task, generator: torch.Generator, precision: torch.dtype = torch.float32) -> Model:
-    """The model that a config describes, with weights drawn from the generator's seed."""
+    """Build the model that a config describes.
+
+    Args:
+        config: the config.
+        task: what the model must know about its world.
+        generator: its seed determines the initial weights.
+        precision: of the encoder's arithmetic.
+
+    Returns:
+        An untrained `JEPA` or `Supervised`.
+
+    Raises:
+        RequestError: the config does not fit the world, such as supervised training without labels.
+
+    Examples:
+        >>> import brojepa
+        >>> import torch
+        >>> task = brojepa.Task(n=10, shape=(1, 28, 28), mean=(0.13,), std=(0.31,))
+        >>> model = brojepa.build(brojepa.preset("mnist/fast"), task, torch.Generator().manual_seed(0))
+        >>> type(model).__name__, model.action.dim
+        ('JEPA', 64)
+    """
     if not task.n and (config.method == "supervised" or config.target == "mean"):
         knob = "--method supervised" if config.method == "supervised" else f"--target {config.target}"
         raise RequestError(f"{knob} needs labelled states, {config.world} has none: use --method jepa --target sampled")

@@ -17,13 +17,22 @@ FADE_IN = 0.3  # of the run, over which the term grows to its full weight
 
 
 class Consistency:
-    """The term of the loss that teaches far actions by near ones.
+    """Composition consistency: a term of the loss that teaches distant actions from near ones. It makes zero-shot weak.
 
     Args:
-        group: of the actions.
+        group: the group of the actions.
         composed: the actions to teach.
-        primitives: the training actions, of which each composed action must be a repetition.
+        primitives: the training actions; each composed action must be a repetition of one of them.
         weight: of the term.
+
+    Raises:
+        RequestError: there is nothing to compose, or an action cannot be reached.
+
+    Examples:
+        >>> import brojepa
+        >>> term = brojepa.Consistency(brojepa.Cyclic(10), composed=(2, 3), primitives=(-1, 1), weight=25.0)
+        >>> term.steps.tolist()
+        [2, 3]
     """
 
     def __init__(self, group: Group, composed: Sequence[Element], primitives: Sequence[Element], weight: float) -> None:

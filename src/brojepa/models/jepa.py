@@ -15,22 +15,36 @@ from brojepa.models.model import Model, Task
 from brojepa.models.regularisers import Terms, VICReg
 from brojepa.models.targets import EMAEncoder, Sampled, Target
 from brojepa.worlds import Batch
+from brojepa.worlds.rows import Rows
 
 
 class JEPA(Model):
     """Joint-embedding prediction: act(encode(context), k) is regressed on the target latent of the next state.
 
-    A probe, the classifier, reads predicted latents without touching them.
+    The classifier is a probe: it reads predicted latents and sends no gradient back.
 
     Args:
-        encoder, action, task: see `Model`, which also takes the remaining options.
-        target: how regression targets are made of latents.
-        slow: the target encoder; None for the encoder itself, whose gradient is stopped unless it is `shared`.
-        regulariser: latents [batch, dim] -> {name: (weight, value)}.
+        encoder: maps normalised images to latents, as in `Model`.
+        action: what an action does to a latent.
+        task: what the model must know about its world.
+        target: turns target latents into regression targets; default `Sampled`.
+        slow: the target encoder; None means the encoder itself.
+        shared: let the gradient flow into the targets too; only without `slow`.
+        regulariser: maps latents [batch, dim] to {name: (weight, value)}; default `VICReg`.
         invariance: weight of the distance to the target.
-        regularise: which latents the regulariser sees, those predicted or those of the context images.
+        regularise: which latents the regulariser sees: "predicted", or "context" for those of the context images.
         walk: whether the actions of a batch follow one another.
         consistency: the composition-consistency term, if any.
+        **options: `normalise`, `tta` and `precision`, as in `Model`.
+
+    Examples:
+        >>> import brojepa
+        >>> from torch import nn
+        >>> task = brojepa.Task(n=4, shape=(1, 8, 8), mean=(0.5,), std=(0.5,))
+        >>> encoder = nn.Sequential(nn.Flatten(), nn.Linear(64, 6))
+        >>> model = brojepa.JEPA(encoder, brojepa.BlockRotation.multi(6, n=4, lowest=1), task)
+        >>> model.wants_next_images, model.probe
+        (True, Linear(in_features=6, out_features=4, bias=True))
     """
 
     predicts_latents = True
@@ -79,7 +93,7 @@ class JEPA(Model):
                 z_target = self.embed(self.slow.net, batch.images)
         return self._terms(z, z_target, batch, progress)
 
-    def target_latents(self, images: Tensor) -> Tensor:
+    def target_latents(self, images: Tensor | Rows) -> Tensor:
         return self._in_chunks(self._target_encoder, images)
 
     def validate(self, z, z_target, batch):
@@ -96,7 +110,8 @@ class JEPA(Model):
     def _terms(self, z: Tensor, z_target: Tensor, batch: Batch, progress: float = 1.0) -> dict[str, Tensor]:
         """z [batch, dim]; z_target as `Target` wants it."""
         if self.walk:
-            z_target = torch.cat((z[:, None], z_target), 1)  # the start is predicted as well
+            z_target = torch.cat((z[:, None], z_target), 1)  # the start is predicted too
+
             predicted = self.predict(z_target, batch.k, walk=True)
         else:
             predicted = self.predict(z[:, None], batch.k)

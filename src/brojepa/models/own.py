@@ -38,7 +38,7 @@ class Encoder(nn.Module):
             raise parts.wrong("encoder", path, f"made {_shape(z)} of {[2, *shape]}, not {[2, dim]}")
 
     def _measured(self, x: Tensor) -> object:
-        """The latents as they are measured: no batch norm learns from this."""
+        """The latents in eval mode: batch norms do not update."""
         was = self.net.training
         z = self.net.eval()(x)
         self.net.train(was)
@@ -110,7 +110,7 @@ def _noise(*shape: int) -> Tensor:
 
 
 def _copied(part: nn.Module) -> Callable[..., object]:
-    """A copy, made when it is called: the trial leaves no trace in what the part remembers or draws."""
+    """A copy, so that the trial changes neither the part's state nor its random numbers."""
 
     def call(*arguments: object) -> object:
         with torch.random.fork_rng(devices=[]):
@@ -121,7 +121,7 @@ def _copied(part: nn.Module) -> Callable[..., object]:
 
 @torch.no_grad()
 def _tried(kind: str, path: str, part: Callable[..., object], *arguments: object) -> object:
-    """What a part makes of arguments, or one line that says that it failed."""
+    """The result of calling a part, or an error of one line."""
     try:
         return part(*arguments)
     except Exception as error:  # own code may raise anything

@@ -28,13 +28,22 @@ def infer_action(action: LatentAction, group: Group, z_from: Tensor, z_to: Tenso
 
 @dataclass(frozen=True)
 class Plan:
-    """A way from one latent to another.
+    """A way from one latent to another, as `Model.plan` returns it.
 
-    action: the element that leads there; actions: the allowed actions that compose to it, the first one first, as few
-    as can be; all of them plain elements.
-    latents: the rollout, [steps + 1, dim], from the first latent on.
-    reached: whether no other element than the identity is left between the last latent and the goal.
-    distance: from the last latent to the goal, as a share of the goal's length.
+    Args:
+        action: the element that leads there.
+        actions: the shortest sequence of allowed actions that composes to it, in order.
+        latents: the latents along the way, [steps + 1, dim], from the first one on.
+        reached: whether the identity is the best action between the last latent and the goal.
+        distance: from the last latent to the goal, as a share of the goal's length.
+
+    Examples:
+        >>> import brojepa
+        >>> model = brojepa.load("mnist/fast", device="cpu")
+        >>> z = model.encode(brojepa.open_world("mnist").test.images[:2])  # a 7 and a 2
+        >>> plan = model.plan(z[0], z[1], allowed=[3, -4])
+        >>> plan.action, plan.actions, plan.reached
+        (5, (3, -4, -4), True)
     """
 
     action: Element
@@ -63,7 +72,7 @@ def plan(
             "give two vectors [dim]"
         )
     wanted = group.plain(infer_action(action, group, z_from, z_goal))
-    ways = _shortest(group, allowed)
+    ways = shortest(group, allowed)
     if wanted not in ways:
         words = ",".join(map(group.write, allowed)) or "no actions"
         raise RequestError(
@@ -77,7 +86,7 @@ def plan(
     return Plan(wanted, ways[wanted], torch.stack(latents), ways.get(rest) == (), distance)
 
 
-def _shortest(group: Group, allowed: Sequence[Element]) -> dict[Element, tuple[Element, ...]]:
+def shortest(group: Group, allowed: Sequence[Element]) -> dict[Element, tuple[Element, ...]]:
     """The shortest sequence of allowed actions per element that can be reached.
 
     Breadth first, all elements at one distance together: k done after g is compose(k, g).

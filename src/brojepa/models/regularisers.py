@@ -17,12 +17,19 @@ Terms = dict[str, tuple[float, Tensor]]
 
 
 class VICReg(nn.Module):
-    """Variance and covariance of the latents over the batch; a weight of 0 leaves a term out.
+    """Variance and covariance terms over the batch (Bardes, Ponce and LeCun, 2022). A weight of 0 switches a term off.
 
     Args:
-        variance: weight of the hinge on every dimension's standard deviation.
+        variance: weight of the hinge that keeps each dimension's standard deviation at 1 or above.
         covariance: weight of the squared covariances between dimensions.
-        scale: "mean" averages these over the D (D - 1) entries, "dim" divides their sum by D, as in the original.
+        scale: "mean" averages them over the D (D - 1) entries, "dim" divides their sum by D, as in the original.
+
+    Examples:
+        >>> import brojepa
+        >>> import torch
+        >>> terms = brojepa.VICReg()(torch.zeros(8, 4))  # collapsed
+        >>> {name: (weight, round(value.item(), 2)) for name, (weight, value) in terms.items()}
+        {'variance': (25.0, 0.99), 'covariance': (1.0, 0.0)}
     """
 
     def __init__(self, variance: float = 25.0, covariance: float = 1.0, scale: losses.CovarianceScale = "mean") -> None:
@@ -42,17 +49,26 @@ class VICReg(nn.Module):
 
 
 class SIGReg(nn.Module):
-    """Sketched isotropic Gaussian: along random directions, latents are to be distributed as N(0, 1).
+    """Sketched isotropic Gaussian: along random directions, latents should follow N(0, 1).
 
-    Each direction is measured by the distance of Epps and Pulley (1983) between the empirical characteristic function
-    of the projections and exp(-t^2 / 2), weighted by exp(-t^2 / 2) and integrated over t. New directions are drawn at
-    every step, from torch's own generator: a run seeds that for each step from its seed.
+    Balestriero and LeCun, 2025. Each direction is measured by the Epps-Pulley (1983) distance between the
+    characteristic function of the projections and exp(-t^2 / 2), weighted by exp(-t^2 / 2) and integrated over t.
+    Directions are drawn anew at every step from torch's generator, which a run seeds from its seed and the step.
 
     Args:
         weight: of the term. LeJEPA multiplies the distance by the batch size; here the weight does that.
-        directions: drawn per step.
-        knots: points of the integral over t in [0, reach]; the integrand is even.
+        directions: number of directions per step.
+        knots: points of the integral over t in [0, reach].
         reach: where the integral ends.
+
+    Examples:
+        >>> import brojepa
+        >>> import torch
+        >>> _ = torch.manual_seed(0)
+        >>> near, far = torch.randn(500, 8), torch.randn(500, 8) + 3
+        >>> regulariser = brojepa.SIGReg()
+        >>> bool(regulariser(near)["sigreg"][1] < regulariser(far)["sigreg"][1])
+        True
     """
 
     def __init__(self, weight: float = 10.0, directions: int = 256, knots: int = 17, reach: float = 5.0) -> None:

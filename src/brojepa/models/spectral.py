@@ -64,7 +64,7 @@ def starting_angles(transitions: LabelledTransitions, count: int, generator: tor
         count = len(transitions.split)
         raise RequestError(f"--angle-start spectral needs {LEAST} training images or more, got {count}: use random")
     k = min(moving, key=lambda k: (abs(k), -k))
-    images, single = transitions.split.images, LabelledTransitions(transitions.split, transitions.group, (k,))
+    images, single = transitions.split.images[:], LabelledTransitions(transitions.split, transitions.group, (k,))
     f = features(images, min(WIDTH, len(images) // 8), generator)
     reached, draws = torch.zeros_like(f), math.ceil(PAIRS / len(images))
     for _ in range(draws):

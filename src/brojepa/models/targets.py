@@ -23,9 +23,26 @@ from brojepa.worlds import Batch
 
 
 class EMAEncoder(nn.Module):
-    """The target encoder: parameters and floating buffers follow the encoder's by an exponential moving average.
+    """A target encoder: an exponential moving average of the encoder.
 
-    Buffers too: batch norm's running statistics must be those of the averaged weights."""
+    Buffers are averaged too, because batch norm statistics must match the averaged weights.
+
+    Args:
+        encoder: the encoder to follow; it is copied.
+        decay: share of the old weights that each step keeps, 0 to 1.
+
+    Examples:
+        >>> import brojepa
+        >>> from torch import nn
+        >>> encoder = nn.Linear(2, 1, bias=False)
+        >>> nn.init.zeros_(encoder.weight).sum().item()
+        0.0
+        >>> slow = brojepa.EMAEncoder(encoder, decay=0.75)
+        >>> _ = nn.init.ones_(encoder.weight)
+        >>> slow.follow(encoder)
+        >>> slow.net.weight.tolist()
+        [[0.25, 0.25]]
+    """
 
     def __init__(self, encoder: nn.Module, decay: float) -> None:
         super().__init__()
@@ -34,6 +51,11 @@ class EMAEncoder(nn.Module):
 
     @torch.no_grad()
     def follow(self, encoder: nn.Module) -> None:
+        """Move the average one step towards the encoder.
+
+        Args:
+            encoder: the encoder as it is now.
+        """
         slow, fast = ([*net.parameters(), *net.buffers()] for net in (self.net, encoder))
         averaged, current = ([t for t in tensors if t.is_floating_point()] for tensors in (slow, fast))
         if averaged:  # an encoder may have nothing to learn
@@ -45,7 +67,7 @@ class EMAEncoder(nn.Module):
 
 def state_means(z: Tensor, states: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """Mean latent of each state [n, dim] (0 where no row shows it) and how many rows do [n]."""
-    # not one_hot, which reads its argument's range back to check it, and that at every step
+    # not one_hot, which synchronises with the device at every step to check its argument
     member = (states[:, None] == torch.arange(n, device=states.device)).to(z.dtype)
     count = member.sum(0)
     return member.T @ z / count.clamp(min=1)[:, None], count
@@ -73,21 +95,50 @@ def relax(means: Tensor, theta: Tensor, actions: Sequence[int], steps: int) -> T
 
 
 class Target(nn.Module):
-    """Turns target-encoder latents into regression targets [batch, actions, dim] and weights [batch, actions].
+    """What a prediction is regressed on. Subclass it for a target of your own; it is constructed with (task, dim).
 
-    `of_next_state`: wants the latents of images of the next states [batch, actions, dim], one for each prediction;
-    otherwise those of the context images [batch, dim]. A weight of 0 leaves a prediction out; None keeps all. An own
-    target is a subclass, called with (task, dim) to make one.
+    `of_next_state` says which latents `forward` gets: those of images of the next states, [batch, actions, dim], if
+    True; otherwise those of the context images, [batch, dim].
+
+    Examples:
+        >>> import brojepa
+        >>> class Halved(brojepa.Target):
+        ...     of_next_state = True
+        ...     def __init__(self, task, dim):
+        ...         super().__init__()
+        ...     def forward(self, z, batch, action):
+        ...         return z / 2, None
+        >>> Halved(None, 4).of_next_state
+        True
     """
 
     of_next_state = False
 
     def forward(self, z: Tensor, batch: Batch, action: LatentAction) -> tuple[Tensor, Tensor | None]:
+        """Turn latents into regression targets.
+
+        Args:
+            z: latents of the target encoder, as `of_next_state` says.
+            batch: states, actions and next states of the batch.
+            action: the latent action.
+
+        Returns:
+            Targets [batch, actions, dim], and weights [batch, actions] or None. A weight of 0 leaves a prediction out.
+        """
         raise NotImplementedError
 
 
 class Sampled(Target):
-    """The latent of one image of the next state."""
+    """The latent of one image of the next state: the paper's target.
+
+    Examples:
+        >>> import brojepa
+        >>> import torch
+        >>> z = torch.ones(2, 1, 4)
+        >>> goal, weight = brojepa.Sampled()(z, None, None)
+        >>> goal is z, weight
+        (True, None)
+    """
 
     of_next_state = True
 
@@ -96,7 +147,20 @@ class Sampled(Target):
 
 
 class BatchMean(Target):
-    """The mean latent of the batch's own images of the next state: the same expectation, less variance."""
+    """The mean latent of the batch's images of the next state: the same expectation as `Sampled`, with less variance.
+
+    Args:
+        n: number of labelled states.
+
+    Examples:
+        >>> import brojepa
+        >>> import torch
+        >>> states, after = torch.tensor([0, 1, 1]), torch.tensor([[1], [0], [0]])
+        >>> batch = brojepa.Batch(None, states, None, after, None)
+        >>> goal, weight = brojepa.BatchMean(n=2)(torch.tensor([[0.0], [1.0], [3.0]]), batch, None)
+        >>> goal.flatten().tolist()
+        [2.0, 0.0, 0.0]
+    """
 
     def __init__(self, n: int) -> None:
         super().__init__()
@@ -108,11 +172,24 @@ class BatchMean(Target):
 
 
 class Relaxed(Target):
-    """A running mean of each state, relaxed along the training actions before it is used.
+    """A running mean per state, relaxed along the training actions before it is used.
 
-    Training on +1 and -1 alone brings neighbouring states into line first and far ones last: a diffusion around
-    the cycle whose slowest mode takes of the order of n^2 steps. Relaxing does that diffusion on n vectors instead
-    of on the weights of a network. Only training actions are used, so zero-shot stays strict.
+    Training on +1 and -1 aligns neighbouring states first and distant ones last: diffusion around the cycle, whose
+    slowest mode takes on the order of n^2 steps. Relaxing runs that diffusion on n vectors instead of on the weights of
+    a network. It uses only training actions, so zero-shot stays strict.
+
+    Args:
+        n: number of labelled states.
+        dim: latent dimension.
+        actions: the training actions.
+        steps: relaxation steps; their number does not change the cost.
+        momentum: share of a state's old mean that a batch keeps.
+
+    Examples:
+        >>> import brojepa
+        >>> target = brojepa.Relaxed(n=10, dim=64, actions=(-1, 1), steps=40)
+        >>> target.means.shape
+        torch.Size([10, 64])
     """
 
     def __init__(self, n: int, dim: int, actions: Sequence[int], steps: int, momentum: float = 0.9) -> None:

@@ -2,6 +2,7 @@
 
     actions.py  actions in words: which are the same, and their order
     records.py  finished runs, read from run directories, files of runs, or a CSV
+    names.py    what a changed config is called
     archive.py  many runs kept as a file per experiment
     rows.py     records of one config gathered into a line beside the paper's row, with notes
     views.py    what is shown: lines, single runs, accuracy per action, two lines compared
@@ -40,7 +41,7 @@ def table(
     """One of the paper's two tables with our runs in it, or every config found; `intervals` shows 95 % intervals,
     `within` zero-shot over held-out actions of at most that size."""
     found = _find(paths)
-    said = remarks(found)
+    notes = remarks(found)
     if within is not None:
         if within < 2:
             raise RequestError(f"--within {within}: give the largest held-out action to count, 2 or more")
@@ -49,9 +50,9 @@ def table(
             raise RequestError("--within needs accuracies of numbered actions: give run directories of a cycle")
         if len(known) < len(found.records):
             left_out = plural(len(found.records) - len(known), "run")
-            said.append(f"{left_out} without accuracies of numbered actions left out")
+            notes.append(f"{left_out} without accuracies of numbered actions left out")
         found = found._replace(records=[record.within(within) for record in known])
-    return Table(_sections(found, table), intervals, said, within)
+    return Table(_sections(found, table), intervals, notes, within)
 
 
 def runs(paths: Paths = "runs", table: int | None = None) -> Runs:
@@ -66,15 +67,15 @@ def per_action(paths: Paths = "runs", table: int | None = None) -> PerAction:
     known = [record for record in found.records if record.per_action]
     if not known:
         raise RequestError("a CSV has no accuracies per action: give run directories, or files of runs")
-    said = remarks(found)
+    notes = remarks(found)
     if len(known) < len(found.records):
         left_out = plural(len(found.records) - len(known), "run")
-        said.append(f"{left_out} from CSV without accuracies per action left out")
-    return PerAction(_with_runs(_sections(Found(known, 0), table), f"table {table}"), said)
+        notes.append(f"{left_out} from CSV without accuracies per action left out")
+    return PerAction(_with_runs(_sections(Found(known, 0), table), f"table {table}"), notes)
 
 
 def compare(paths: Paths, first: str, second: str) -> Comparison:
-    """Two lines, each a preset or the hash of a changed config, paired by seed."""
+    """Two lines, each a preset, a changed config (`mnist/jepa-mlp,lr=2e-4`) or its hash, paired by seed."""
     found = _find(paths)
     lines = [line for section in all_lines(found.records) for line in section.lines]
     a, b = _named(lines, first), _named(lines, second)
@@ -113,20 +114,20 @@ def _with_runs(sections: list[Section], what: str) -> list[Section]:
 
 
 def _named(lines: list[Line], name: str) -> Line:
-    """The one line of a preset or of a config's hash."""
-    found = [line for line in lines if line.reference == name]
+    """The one line of a preset, of a changed config by its name, or of a config's hash."""
+    found = [line for line in lines if name in (line.reference, line.config_hash)]
     if len(found) > 1:
         splits = " and ".join(str(line.split) for line in found)
         raise RequestError(f"{name} has runs on several splits ({splits}): give the paths of one")
     if not found:
         changed = [line.reference for line in lines if line.name == name]
         if changed:
-            raise RequestError(f"{name} has only runs with changed values: name one by its hash, {listed(changed)}")
+            raise RequestError(f"{name} has only runs with changed values: name one of them, {'; '.join(changed)}")
         raise unknown("row", name, [line.reference for line in lines])
     return found[0]
 
 
 def remarks(found: Found) -> list[str]:
     """What a reader should know of runs that were found and are not shown."""
-    said = [f"{plural(found.unfinished, 'run')} not finished, left out"] if found.unfinished else []
-    return said + [f"left out: {why}" for why in found.damaged]
+    notes = [f"{plural(found.unfinished, 'run')} not finished, left out"] if found.unfinished else []
+    return notes + [f"left out: {why}" for why in found.damaged]

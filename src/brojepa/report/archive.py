@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 
 from brojepa.config import Config, world_folder
 from brojepa.errors import RequestError, RunError
-from brojepa.files import place, write_atomically
+from brojepa.files import place, remove_leftovers, write_atomically
 from brojepa.presets import AUTO
+from brojepa.report.names import FLAGS, base_name, changes, flags
 from brojepa.report.records import Found, Record, describe_changes, find
 from brojepa.report.render import plus_minus
 from brojepa.report.rows import TABLES, paper_rows
@@ -28,12 +29,10 @@ from brojepa.runs.stored import SUFFIX, pack, stored_runs, write_lines
 from brojepa.text import plural
 
 NAMES, README = "names.csv", "README.md"
-FLAGS = 3
-"""Changed flags that a file's name says, at most"""
 
 
 class Named(NamedTuple):
-    """What people say of a config: the name of its file, and the question that its runs answer; either may be empty."""
+    """A row of names.csv: the name of a config's file, and the question that its runs answer; either may be empty."""
 
     name: str = ""
     question: str = ""
@@ -41,7 +40,7 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True)
 class FileOfRuns:
-    """What became of one file: how many runs it was given, and how many it has now."""
+    """What happened to one file: how many runs were added, and how many it has now."""
 
     file: Path
     new: int
@@ -110,28 +109,9 @@ def experiment(record: Record, names: dict[str, Named]) -> str:
     name = names.get(record.config_hash, Named()).name
     if not name and record.base == AUTO:
         return AUTO
-    changes = _changes(record)
-    if not name and len(changes) <= FLAGS:
-        base = record.base.partition("/")[2] if record.base else "plain"
-        name = ",".join([base, *(f"{key.replace('_', '-')}={_short(value)}" for key, value in changes.items())])
+    if not name and len(flags(record)) <= FLAGS:
+        name = ",".join([base_name(record), *flags(record)])
     return name if "/" in name else f"{world_folder(record.config.world)}/{_safe(name or record.config_hash)}"
-
-
-def _changes(record: Record) -> dict[str, Any]:
-    """What was changed, the world aside: the folder says it."""
-    return {name: value for name, value in record.changes.items() if name != "world"}
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if isinstance(value, list):
-        return "_".join(map(str, value))
-    if isinstance(value, float):
-        power = re.sub(r"e([+-])0*", r"e\1", f"{value:e}".replace("e+", "e"))
-        power = re.sub(r"\.?0*e", "e", power)
-        return min(f"{value:g}", power, key=len)
-    return str(value)
 
 
 def _safe(name: str) -> str:
@@ -139,7 +119,7 @@ def _safe(name: str) -> str:
 
 
 def _assign(records: list[Record], top: Path, names: dict[str, Named]) -> dict[Path, list[Record]]:
-    """The runs of each file. A file with a made-up name is of one config: another of that name has its hash behind."""
+    """The runs of each file. A file named by flags holds one config; a second one gets its hash added."""
     taken: dict[Path, str] = {}
     files: dict[Path, list[Record]] = {}
     for record in records:
@@ -163,7 +143,7 @@ def _lines(file: Path) -> list[dict[str, Any]]:
 
 
 def _key(line: dict[str, Any]) -> tuple[Any, ...]:
-    """What one run is, as for records."""
+    """Identifies a run, as `Record.key` does."""
     config = Config.from_dict(line["config"])
     return line.get("base") or line.get("preset"), config.hash, line["result"].get("split"), line["seed"]
 
@@ -189,6 +169,7 @@ def _write(file: Path, content: bytes) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"cannot write to {file.parent}: {error.strerror}; name another directory") from None
+    remove_leftovers(file.parent)
     write_atomically(file, content)
 
 
@@ -237,11 +218,11 @@ def _mean(records: list[Record], metric: str) -> str:
 
 
 def _question(record: Record) -> str:
-    """What a config asks, where nobody has said it."""
+    """The question that a config answers, if names.csv has none."""
     if record.base == AUTO:
         return f"What does the recipe for own images reach on {record.world}?"
     paper = paper_rows().get(record.base or "")
     table = next((n for n, world in TABLES.items() if paper and paper.world == world), None)
     what = f"Table {table}: {paper.family}, {paper.method}" if paper else record.base or "the defaults"
-    changes = _changes(record)
-    return f"{what}; what changes with {describe_changes(changes)}?" if changes else what
+    changed = changes(record)
+    return f"{what}; what changes with {describe_changes(changed)}?" if changed else what

@@ -29,7 +29,7 @@ from brojepa.runs.stored import SUFFIX, is_stored, stored_runs
 from brojepa.text import listed, plural
 
 METRICS = ("train", "seen", "zero_shot", "rollout", "knn")
-RECORDED = "recorded"  # what a config says where the steps of a recording are trained on
+RECORDED = "recorded"  # the training actions of a config that trains on a recording's own steps
 NAMES = {config: name for name, config in PRESETS.items()}
 
 
@@ -89,7 +89,7 @@ class Record:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What one run is: two records with the same key must agree."""
+        """Identifies a run: two records with the same key must agree."""
         return self.base, self.config, self.split, self.seed
 
     @property

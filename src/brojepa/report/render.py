@@ -1,6 +1,6 @@
 """Tables as text: Markdown with aligned pipes, LaTeX with booktabs, CSV and JSON.
 
-Markdown and LaTeX are for eyes and are made from grids of text; CSV and JSON are for programs and are made from
+Markdown and LaTeX are for people and are made from grids of text; CSV and JSON are for programs and are made from
 dictionaries, with every digit.
 """
 
@@ -19,7 +19,7 @@ NOTHING = "-"
 
 @dataclass(frozen=True)
 class Grid:
-    """A header and rows of cells; a row that is a string is a heading over the whole width. Notes count from 1."""
+    """A header and rows of cells; a row that is a string is a heading over the whole width. Notes stand below."""
 
     title: str
     header: list[str]
@@ -28,7 +28,7 @@ class Grid:
 
 
 class View:
-    """A report that can be written in every format. `remarks` are what its reader should know of what is not in it."""
+    """A report that can be written in every format. `remarks` say what was left out."""
 
     remarks: list[str]
 
@@ -72,7 +72,7 @@ def number(value: float | None, places: int = 4) -> str:
 
 
 def signed(value: float | None) -> str:
-    """With its sign; what rounds to nothing has a plus."""
+    """With its sign; what rounds to 0 has a plus."""
     return NOTHING if value is None else f"{round(value, 4) + 0.0:+.4f}"
 
 
@@ -107,7 +107,7 @@ def _markdown(grid: Grid) -> str:
 
     body = [heading(row) if isinstance(row, str) else line(row) for row in rows]
     rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
-    notes = [f"{i}. {note}" for i, note in enumerate(grid.notes, 1)]
+    notes = [f"- {note}" for note in grid.notes]
     return "\n".join([f"**{grid.title}**", "", line(grid.header), rule, *body, *([""] if notes else []), *notes])
 
 
@@ -139,5 +139,5 @@ def _latex(grid: Grid) -> str:
         else:
             lines.append(" & ".join(map(_escaped, row)) + r" \\")
     lines.append(r"\bottomrule")
-    notes = [wide(rf"\footnotesize {i}. {_escaped(note)}", "p{\\linewidth}") for i, note in enumerate(grid.notes, 1)]
+    notes = [wide(rf"\footnotesize {_escaped(note)}", "p{\\linewidth}") for note in grid.notes]
     return "\n".join([*lines, *notes, r"\end{tabular}"])

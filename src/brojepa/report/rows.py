@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from brojepa.config import Config
-from brojepa.presets import PRESETS, paper_row
+from brojepa.presets import AUTO, PRESETS, paper_row
+from brojepa.report.names import base_name, changed
 from brojepa.report.records import METRICS, Record, describe_changes, difference
 from brojepa.report.statistics import Summary, summarise
 
@@ -82,12 +83,24 @@ class Line:
     world: str
     records: tuple[Record, ...]
     paper: PaperRow | None
-    leads: bool
+    first: Record | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is the first line of its row: the preset itself, or the config that takes its place."""
+        return not self.records or self.first is self.records[0]
 
     @property
     def label(self) -> str:
-        """The row's name, or for a changed config below its row the config's."""
-        return self.name.removeprefix(f"{self.world}/") if self.leads else f"↳ {self.config_hash}"
+        """The preset's name, and what was changed where a changed config takes its place; below it only the latter."""
+        name = self.name.removeprefix(f"{self.world}/")
+        if not self.records:
+            return name
+        first = self.records[0]
+        what = changed(first, self.first or first)
+        if not what:
+            return name if self.leads else f"↳ {self.split or Path(first.config.world).name}"
+        return f"{name if first.base else base_name(first)}, {what}" if self.leads else f"↳ {what}"
 
     @property
     def method(self) -> str:
@@ -116,8 +129,11 @@ class Line:
 
     @property
     def reference(self) -> str:
-        """What `--compare` knows the line by."""
-        return self.records[0].preset or self.records[0].config_hash
+        """What `--compare` knows the line by, beside its hash: the preset, and what was changed."""
+        first = self.records[0]
+        if first.preset or first.base == AUTO or "world" in first.changes:
+            return first.preset or first.config_hash
+        return ",".join([first.base or base_name(first), *changed(first, first).split(", ")])
 
     def distinct(self, name: str) -> str:
         """A field of the records, in one word where they agree."""
@@ -139,20 +155,26 @@ class Line:
             notes.append(f"{first.epochs} epochs, {self.paper.epochs} in the paper")
         if self.split not in (None, "official"):
             notes.append(f"{self.split} EMNIST split, the official one in the paper")
-        values = first.config.to_dict()
-        kept = {name: value for name, value in departures(self.name).items() if values[name] == value}
-        kept.pop("epochs", None)  # noted above
-        if kept and self.paper:
-            notes.append(f"preset departs from the paper's plain protocol: {describe_changes(kept)}")
-        changes = {name: value for name, value in self.changes.items() if not (self.paper and name == "epochs")}
-        if changes:
+        if self.departs:
+            notes.append(f"preset departs from the paper's plain protocol: {describe_changes(self.departs)}")
+        altered = {name: value for name, value in self.changes.items() if not (self.paper and name == "epochs")}
+        if altered:
             base = first.base or "the defaults"
             if self.paper and first.config == paper_row(*self.name.split("/")):
                 base += " to the paper's plain protocol"
-            notes.append(f"config {self.config_hash}, changed from {base}: {describe_changes(changes)}")
-        if first.config.target == "relaxed" and "target" not in {**kept, **changes}:
+            notes.append(f"config {self.config_hash}, changed from {base}: {describe_changes(altered)}")
+        if first.config.target == "relaxed" and "target" not in {**self.departs, **altered}:
             notes.append("relaxed targets")
         return notes
+
+    @property
+    def departs(self) -> dict[str, Any]:
+        """In what the preset departs from the paper's plain protocol, as far as these runs do too; epochs aside, which
+        every table shows."""
+        if not self.paper or not self.records:
+            return {}
+        values = self.records[0].config.to_dict()
+        return {k: v for k, v in departures(self.name).items() if values[k] == v and k != "epochs"}
 
 
 @dataclass(frozen=True)
@@ -177,7 +199,7 @@ def table_lines(records: Iterable[Record], table: int) -> list[Section]:
         line
         for row in rows
         for line in _lines(row.preset, world, [r for r in records if r.base == row.preset])
-        or [Line(row.preset, world, (), row, leads=True)]
+        or [Line(row.preset, world, (), row)]
     ]
     return [Section(f"Table {table}: {world}", CHANCE[world], lines)]
 
@@ -217,10 +239,10 @@ def _lines(name: str, world: str, records: list[Record]) -> list[Line]:
         rebuilt = first.split not in (None, "official")
         return bool(first.changes), rebuilt, -len(group), len(first.changes), first.config_hash
 
-    lines = []
+    lines: list[Line] = []
     for group in sorted(groups.values(), key=rank):
         row = paper_rows().get(name)
         paper = row if row and group[0].config.world == row.world else None
         ordered = tuple(sorted(group, key=lambda record: record.seed))
-        lines.append(Line(name, world, ordered, paper, leads=not lines))
+        lines.append(Line(name, world, ordered, paper, lines[0].first if lines else ordered[0]))
     return lines

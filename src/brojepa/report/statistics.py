@@ -47,7 +47,7 @@ def paired(a: Sequence[float], b: Sequence[float]) -> Paired:
     """Compare a with b, pair by pair; two pairs or more."""
     differences = [x - y for x, y in zip(a, b, strict=True)]
     summary = summarise(differences)
-    if not summary.std:  # all differences alike: no spread to judge by
+    if not summary.std:  # all differences are equal, so there is no variance
         p = 1.0 if summary.mean == 0 else 0.0
     else:
         p = t_two_sided(summary.mean / (summary.std / math.sqrt(summary.n)), summary.n - 1)

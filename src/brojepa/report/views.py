@@ -10,6 +10,7 @@ from brojepa.report.records import METRICS, Record, as_row, describe_changes
 from brojepa.report.render import NOTHING, Grid, View, number, plus_minus, signed
 from brojepa.report.rows import AgainstPaper, Line, Section, departures
 from brojepa.report.statistics import CONFIDENCE, Paired, Summary, summarise
+from brojepa.text import listed
 
 MARKS = {"within": "=", "above": "↑", "below": "↓", None: ""}
 TITLES = {"zero_shot": "zero-shot", "knn": "k-NN"}
@@ -31,47 +32,44 @@ class Table(View):
     def legend(self) -> str:
         ours = f"Mean [{INTERVAL} interval of the mean]" if self.intervals else "Mean ± sample standard deviation"
         return (
-            f"{ours} over seeds; diff is our mean less the paper's: = within the paper's standard deviation, "
-            "↑ above, ↓ below."
+            f"{ours} over seeds; = our mean is within the paper's standard deviation, ↑ above it, ↓ below it. "
+            "Epochs in brackets are the paper's."
         )
 
     def grids(self, long_names: bool = False) -> list[Grid]:
         return [grid for section in self.sections for grid in self._of_section(section, long_names)]
 
     def _of_section(self, section: Section, long_names: bool) -> list[Grid]:
-        """Two grids, to fit a screen: seen and zero-shot with what one must know of the runs, then the rest, which is
-        not known where zero-shot is over some of the actions only."""
+        """Two grids, to fit a screen: seen and zero-shot, then the rest, which is not known `within` some actions."""
         first, second = ("seen", "zero_shot"), ("train", "rollout", "knn")
-        notes = list(dict.fromkeys(note for line in section.lines for note in line.notes()))
         headline: list[list[str] | str] = []
         others: list[list[str] | str] = []
-        family = None
+        family, paper = None, any(line.paper for line in section.lines)
         for line in section.lines:
             if line.family != family:
                 family = line.family
                 headline.append(family)
                 others.append(family)
             name = line.method if long_names else line.label
-            runs = [str(len(line.records)), line.distinct("epochs") or NOTHING]
             kind = line.distinct("zero_shot_kind") or NOTHING
-            headline.append([name, *runs, *self._cells(line, first), kind, _numbers(line.notes(), notes)])
-            others.append([name, *self._cells(line, second)])
-        title = section.heading
-        header = ["row", "seeds", "epochs", *_columns(first), "kind", "notes"]
+            headline.append([name, str(len(line.records)), _epochs(line), *self._cells(line, first, paper), kind])
+            others.append([name, *self._cells(line, second, paper)])
+        title, notes = section.heading, _notes(section.lines)
+        header = ["row", "seeds", "epochs", *_columns(first, paper), "kind"]
         if self.within is not None:
             return [Grid(f"{title}, zero-shot over actions up to ±{self.within}", header, headline, notes)]
-        return [
-            Grid(title, header, headline, notes),
-            Grid(f"{section.title}, the other metrics", ["row", *_columns(second)], others),
-        ]
+        grids = [Grid(title, header, headline, notes)]
+        if any(line.against_paper(metric).ours for line in section.lines for metric in second) or paper:
+            grids.append(Grid(f"{section.title}, the other metrics", ["row", *_columns(second, paper)], others))
+        return grids
 
-    def _cells(self, line: Line, metrics: tuple[str, ...]) -> list[str]:
+    def _cells(self, line: Line, metrics: tuple[str, ...], with_paper: bool) -> list[str]:
         cells = []
         for metric in map(line.against_paper, metrics):
-            ours = self._ours(metric.ours) if line.records else "no runs"
-            paper = plus_minus(*metric.paper) if metric.paper else NOTHING
-            gap = f"{signed(metric.difference)} {MARKS[metric.verdict]}" if metric.difference is not None else ""
-            cells += [ours, paper, gap]
+            ours = f"{self._ours(metric.ours)} {MARKS[metric.verdict]}".rstrip() if line.records else "no runs"
+            cells.append(ours)
+            if with_paper:
+                cells.append(plus_minus(*metric.paper) if metric.paper else NOTHING)
         return cells
 
     def _ours(self, ours: Summary | None) -> str:
@@ -118,12 +116,33 @@ def _parts(metric: AgainstPaper) -> dict[str, Any]:
     }
 
 
-def _columns(metrics: tuple[str, ...]) -> list[str]:
-    return [title for metric in metrics for title in (TITLES.get(metric, metric), "paper", "diff")]
+def _columns(metrics: tuple[str, ...], with_paper: bool) -> list[str]:
+    return [title for m in metrics for title in (TITLES.get(m, m), *(["paper"] if with_paper else []))]
 
 
-def _numbers(notes: list[str], of: list[str]) -> str:
-    return " ".join(map(str, sorted(of.index(note) + 1 for note in notes)))
+def _epochs(line: Line) -> str:
+    epochs = line.distinct("epochs") or NOTHING
+    same = not line.paper or epochs in (NOTHING, str(line.paper.epochs))
+    return epochs if same else f"{epochs} ({line.paper.epochs})"  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def _notes(lines: list[Line]) -> list[str]:
+    """What the rows do not show by themselves, each after the presets that it is about: how these differ from the
+    paper's protocol, and another split."""
+    about: dict[str, list[str]] = {}
+    shown = [line for line in lines if line.records]
+    for line in shown:
+        name, notes = line.name.removeprefix(f"{line.world}/"), []
+        if line.split not in (None, "official"):
+            notes.append(f"{line.split} EMNIST split, the official one in the paper")
+        if line.leads and line.departs:
+            notes.append(f"preset departs from the paper's plain protocol: {describe_changes(line.departs)}")
+        if not line.paper and line.leads and line.records[0].config.target == "relaxed":
+            notes.append("relaxed targets")
+        for note in notes:
+            about.setdefault(note, []).append(name)
+    every = len(shown)
+    return [f"{listed(dict.fromkeys(r)) if len(r) < every else 'all rows'}: {note}" for note, r in about.items()]
 
 
 @dataclass(frozen=True)
@@ -137,12 +156,10 @@ class Runs(View):
         header = ["row", "seed", "epochs", "kept", "kind", *(TITLES.get(m, m) for m in METRICS), "minutes", "images/s"]
         grids = []
         for section in self.sections:
-            notes = list(dict.fromkeys(describe_changes(line.changes) for line in section.lines if line.changes))
             rows: list[list[str] | str] = []
             for line in section.lines:
-                mark = _numbers([describe_changes(line.changes)], notes) if line.changes else ""
-                rows += [[line.label, *_of_run(record), mark] for record in line.records]
-            grids.append(Grid(section.heading, [*header, "notes"], rows, notes))
+                rows += [[line.label, *_of_run(record)] for record in line.records]
+            grids.append(Grid(section.heading, header, rows))
         return grids
 
     def rows(self) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ REMEDY = "remove the run directory and train again"
 
 
 def checksum(path: Path) -> str:
-    """The sha256 that a checkpoint says of itself, unchecked; nothing where it says none."""
+    """The sha256 recorded in a checkpoint, not verified; empty if there is none."""
     try:
         with safe_open(path, "pt") as file:
             return (file.metadata() or {}).get("sha256", "")

@@ -40,7 +40,7 @@ def save(file: Path, decoder: Decoder, more: dict[str, Any]) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"cannot write to {file.parent}: {error.strerror}; make room, then repeat") from None
+        raise RunError(f"cannot write to {file.parent}: {error.strerror}; free some space, then repeat") from None
     files.remove_leftovers(file.parent)
     files.write_json(file.with_name(ABOUT), decoder.about | more)
     checkpoint.save(file, decoder.net.state_dict(), decoder.about)

@@ -1,4 +1,4 @@
-"""Where and in which precision a run computes, chosen at run time and said with the reason."""
+"""Device and precision of a run, chosen at run time and recorded with the reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy
 import torch
 
-from brojepa import parts
+from brojepa import parts, processes
 from brojepa.config import Config
 from brojepa.errors import RequestError, RunError
 from brojepa.files import NUMBER, cache_dir, is_a, write_json
@@ -79,7 +79,7 @@ def place(config: Config, device: str = "auto", before: str | None = None) -> Pl
     return Placement(where, torch.float32, "no fast bfloat16 on this device")
 
 
-WORTHWHILE = 1.2  # times faster that bfloat16 must be on a CPU to be chosen
+WORTHWHILE = 1.2  # bfloat16 must be this many times faster on a CPU to be chosen
 
 # A training step in both precisions, by turns; prints how many times faster bfloat16 is.
 PROBE = """
@@ -123,7 +123,7 @@ def _cpu_bf16_gain() -> tuple[float, str]:
 
 
 def _remembered(memory: Path) -> float | None:
-    """The gain that was measured before; None where none was, or what is there is none."""
+    """The gain that was measured before; None if there is none, or the file is damaged."""
     try:
         gain = json.loads(memory.read_text())
     except (OSError, ValueError, RecursionError):
@@ -161,7 +161,7 @@ def _machine() -> str:
 
 
 def _cpu(fact: str) -> str:
-    """What the system says of its first core; nothing where it does not say."""
+    """What the system reports about its first core; empty if nothing."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.is_file() else []
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(fact)), "")
@@ -180,6 +180,7 @@ def environment(placement: Placement) -> dict[str, object]:
         "precision": str(placement.precision).removeprefix("torch."),
         "precision_reason": placement.reason,
         "threads": torch.get_num_threads(),
+        "processes": processes.count(),
         "cores": os.cpu_count(),
         "commit": _commit(),
     }

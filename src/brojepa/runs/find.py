@@ -27,6 +27,8 @@ def is_packed(run: Run) -> bool:
 def find(name: str | Path) -> Run:
     """The run of a name: a run directory before anything else, then a preset, then hf://user/name."""
     path, text = Path(name), str(name)
+    if not text.strip():
+        raise RequestError("the name of a run is empty: name a run directory, . for the current one, or a preset")
     if text.startswith(hub.SCHEME):
         return Run(hub.download(text))
     preset = path.as_posix()

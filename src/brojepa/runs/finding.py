@@ -12,11 +12,11 @@ from brojepa.runs.stored import is_stored, stored_runs
 
 
 def walk(top: Path, damaged: list[str]) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """A directory and all below it, with the names of their sub-directories and files, in order; whoever empties the
-    list of sub-directories is not led into them.
+    """A directory and everything below it, in order, with the names of sub-directories and files. Clear the list of
+    sub-directories to skip them.
 
-    Links are followed, to each directory once: links may lead in a circle. Why a directory cannot be read is added to
-    `damaged`."""
+    Links are followed, each directory once, so circular links are safe. Directories that cannot be read are added to
+    `damaged` with the reason."""
     seen: set[str] = set()
 
     def unreadable(error: OSError) -> None:

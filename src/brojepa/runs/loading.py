@@ -23,12 +23,25 @@ LARGE = 2**24  # numbers in an image that any checkpoint may be for
 
 
 def load(path: str | Path, device: str = "auto", *, trust: bool = False) -> Model:
-    """The model of a run, ready to predict: `encode`, `act`, `classify`, `rollout`; `decode` where it has a decoder.
+    """The model of a run, ready to predict: `encode`, `act`, `classify`, `rollout`, and `decode` if it has a decoder.
 
     Args:
-        path: a run directory; a preset whose weights are in the package, as "mnist/fast"; or "hf://user/name".
+        path: a run directory; a preset whose weights are in the package, such as "mnist/fast"; or "hf://user/name".
         device: "auto", "cpu", "cuda" or "mps".
         trust: import the own code that the run names; without it such a run is refused.
+
+    Returns:
+        The model, in eval mode.
+
+    Raises:
+        RequestError: no run there, or one with own code that is not trusted.
+        RunError: a checkpoint that is damaged or does not fit.
+
+    Examples:
+        >>> import brojepa
+        >>> model = brojepa.load("mnist/fast", device="cpu")
+        >>> print(model.group, model.action.dim)
+        Z10 64
     """
     run = find(path)
     parts.check_trust(run.own_parts, run.path, trust)
@@ -37,7 +50,10 @@ def load(path: str | Path, device: str = "auto", *, trust: bool = False) -> Mode
     _check_sizes(run, config, task, tensors)
     model = build(config, task, torch.Generator())
     fill(model, tensors, run)
-    model.decoder = decoders.load(run, model)
+    try:
+        model.decoder = decoders.load(run, model)
+    except RunError as error:  # the model is whole: only `decode` is in want of it
+        model.no_decoder = str(error)
     return model.to(where).eval()
 
 

@@ -6,7 +6,15 @@ from typing import Any
 
 
 class Result(dict[str, Any]):
-    """A result: the dictionary that `result.json` holds, shown as a small table."""
+    """The dictionary that `result.json` holds, shown as a small table.
+
+    Examples:
+        >>> import brojepa
+        >>> brojepa.Result({"world": "mnist", "seed": 0, "metrics": {"seen": 0.9955}, "chance": 0.1})
+        on mnist, seed 0
+          seen       0.9955  test images, training actions
+          chance     0.1000
+    """
 
     def __repr__(self) -> str:
         return "\n".join([self.title, *accuracies(self)]) if "metrics" in self else super().__repr__()

@@ -25,7 +25,20 @@ from brojepa.runs.result import Result, accuracies
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """A run by its directory."""
+    """A run, known by its directory. `brojepa.train` returns one.
+
+    Args:
+        path: the run directory.
+
+    Examples:
+        >>> import brojepa
+        >>> from pathlib import Path
+        >>> run = brojepa.Run(Path(brojepa.__file__).parent / "weights" / "mnist" / "fast")
+        >>> run.done, run.config.encoder
+        (True, 'cnn')
+        >>> round(run.result["metrics"]["zero_shot"], 2)
+        1.0
+    """
 
     path: Path
 
@@ -49,48 +62,93 @@ class Run:
 
     @classmethod
     def locate(cls, out: str | Path, config: Config, preset: str | None, seed: int) -> Run:
-        """Where the run of a config and a seed lives; a preset with nothing changed has its own name."""
+        """Where the run of a config and a seed is kept. An unchanged preset gives the directory its name.
+
+        Args:
+            out: where run directories go.
+            config: the config.
+            preset: the preset that the config came from, if any.
+            seed: the seed.
+
+        Returns:
+            The run; its directory need not exist.
+        """
         if preset is not None and PRESETS.get(preset) == config:
             return cls(files.place(out) / preset / f"seed-{seed}")
         return cls(files.place(out) / world_folder(config.world) / config.hash / f"seed-{seed}")
 
     @classmethod
     def identify(cls, out: str | Path, config: Config, preset: str | None, seed: int, identity: str) -> Config:
-        """The config with its world called by `identity`, which for own data is its content. A run that was begun when
-        own data were known by their path keeps that."""
+        """The config with its world called by `identity`, which for own data is their content.
+
+        A run that was begun when own data were known by their path keeps that.
+
+        Args:
+            out: where run directories go.
+            config: the config.
+            preset: the preset that it came from, if any.
+            seed: the seed.
+            identity: what to call the world.
+
+        Returns:
+            The config to train with.
+        """
         before = cls.locate(out, config, preset, seed)
         return config if before.config_file.is_file() else config.replace(world=identity)
 
     @property
     def config_file(self) -> Path:
+        """Config, seed, preset and the world's facts."""
         return self.path / "config.json"
 
     @property
     def metrics_file(self) -> Path:
+        """One line per epoch."""
         return self.path / "metrics.jsonl"
 
     @property
     def model_file(self) -> Path:
+        """The weights."""
         return self.path / "model.safetensors"
 
     @property
     def state_file(self) -> Path:
+        """What exact resume needs."""
         return self.path / "state" / "latest.safetensors"
 
     @property
     def result_file(self) -> Path:
+        """The result, written last."""
         return self.path / "result.json"
 
     @property
     def done(self) -> bool:
+        """Whether the run is finished."""
         return self.has(self.result_file)
 
     def has(self, file: Path) -> bool:
-        """Whether the run has this file."""
+        """Whether the run has a file.
+
+        Args:
+            file: its path.
+
+        Returns:
+            True if it is there.
+        """
         return file.is_file()
 
     def read(self, file: Path) -> Any:
-        """What a JSON file of the run holds."""
+        """What a JSON file of the run holds.
+
+        Args:
+            file: its path.
+
+        Returns:
+            The value.
+
+        Raises:
+            RunError: the file is damaged.
+        """
         return files.read_json(file)
 
     def _rows(self) -> Iterator[dict[str, Any]]:
@@ -124,7 +182,7 @@ class Run:
         if not self.has(self.config_file):
             raise RequestError(f"{self.path} is not a run directory: it has no config.json")
         header = self.read(self.config_file)
-        wrong = _wrong(header, ("config", "seed", "world"), _HEADER) or files.wrong_value(header["world"], _FACTS)
+        wrong = _wrong(header, ("config", "seed", "world"), _HEADER) or _wrong(header["world"], ("name",), _FACTS)
         names = [] if wrong else header["world"].get("names", [])
         wrong = wrong or next((f"a name of a state is {name!r:.60}" for name in names if not isinstance(name, str)), "")
         if wrong:
@@ -142,6 +200,7 @@ class Run:
 
     @property
     def config(self) -> Config:
+        """The config that the run was trained with."""
         values = self.header["config"]
         try:
             return Config.from_dict(values)
@@ -176,6 +235,11 @@ class Run:
         return rows
 
     def write_metrics(self, rows: list[dict[str, Any]]) -> None:
+        """Replace `metrics.jsonl` in one step.
+
+        Args:
+            rows: one dictionary per epoch.
+        """
         text = "".join(json.dumps(row) + "\n" for row in rows)
         files.write_atomically(self.metrics_file, text.encode())
 
@@ -184,7 +248,11 @@ class Run:
         return FileLock(self.state_file.parent / "lock", is_singleton=False)
 
     def make(self) -> None:
-        """The directory."""
+        """Make the directory.
+
+        Raises:
+            RunError: it cannot be written to.
+        """
         try:
             self.state_file.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -205,7 +273,14 @@ class Run:
 
     @contextmanager
     def claim(self) -> Iterator[None]:
-        """Hold the run for this process; an error if another one does."""
+        """Hold the run for this process, as a context manager.
+
+        Returns:
+            A context manager.
+
+        Raises:
+            RunError: another process holds it, or the directory cannot be written to.
+        """
         self.make()
         lock = self._lock
         try:
@@ -224,9 +299,16 @@ class Run:
             lock.release()
 
     def check(self, header: dict[str, Any]) -> None:
-        """An error if config.json is there and describes another run than the parts given."""
+        """Make sure that the directory does not hold another run.
+
+        Args:
+            header: parts of `config.json` that must be the same.
+
+        Raises:
+            RequestError: `config.json` exists and describes another run.
+        """
         if self.config_file.is_file():
-            here = self.header | {"config": self.config.to_dict()}  # with the knobs that have come since
+            here = self.header | {"config": self.config.to_dict()}  # with knobs added since
             for part, wanted in header.items():
                 if here.get(part) != wanted:
                     difference = _difference(part, here.get(part), wanted)
@@ -246,7 +328,7 @@ _RESULT: files.Kinds = {
     "chance": NUMBER, "angles": LIST + NONE, "by_state": TABLE, "retrieval": TABLE,
     "equivariance": TABLE, "evaluated": LIST,
 }  # fmt: skip
-_ENVIRONMENT: files.Kinds = {"precision": TEXT, "starts": LIST, "threads": COUNT}
+_ENVIRONMENT: files.Kinds = {"precision": TEXT, "starts": LIST, "threads": COUNT, "processes": COUNT}
 _ROW: files.Kinds = {
     "epoch": COUNT, "loss": NUMBER, "validation_loss": NUMBER, "seen": NUMBER + NONE, "zero_shot": NUMBER + NONE,
     "angles": LIST, "step": COUNT, "images_per_second": NUMBER, "variance": NUMBER, "latent_std": NUMBER,

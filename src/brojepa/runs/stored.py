@@ -20,8 +20,8 @@ PARTS = {"environment": "env.json", "epochs": "metrics.jsonl", "result": "result
 
 @dataclass(frozen=True, repr=False)
 class StoredRun(Run):
-    """A run by its line. Its path is that of the file with the seed behind it, where nothing is; `contents` are by the
-    names of the files of a run directory."""
+    """A run stored as a line of a file. Its path, FILE/seed-N, does not exist on disk; `contents` is by the file names
+    of a run directory."""
 
     contents: dict[str, Any] = field(compare=False)
 
@@ -32,19 +32,26 @@ class StoredRun(Run):
         return self.contents[file.name]
 
     def _rows(self) -> Iterator[dict[str, Any]]:
-        yield from self.contents[self.metrics_file.name]
+        rows = self.contents[self.metrics_file.name]
+        if not isinstance(rows, list):
+            raise ValueError(f"epochs is {rows!r:.60}")
+        yield from rows
 
 
 def pack(run: Run) -> dict[str, Any]:
-    """A run, in either form, as what its line says."""
-    held = {key: run.path / name for key, name in PARTS.items()}
-    parts = {key: run.metrics if key == "epochs" else run.read(file) for key, file in held.items() if run.has(file)}
+    """A run, in either form, as the content of its line, all of it checked."""
+    there = {key: file for key, name in PARTS.items() if run.has(file := run.path / name)}
+    checked: dict[str, Any] = {"environment": run.environment, "epochs": run.metrics}
+    if "result" in there:
+        checked["result"] = {**run.result}
+    parts = {key: checked[key] if key in checked else run.read(file) for key, file in there.items()}
+    run.config.to_dict()  # an error of one line, where it is none
     header = run.header
     return {"seed": header["seed"], **header, **parts}
 
 
 def unpack(line: dict[str, Any]) -> dict[str, Any]:
-    """What a line says, by the names of the files of a run directory."""
+    """The content of a line, by the file names of a run directory."""
     header = {key: value for key, value in line.items() if key not in PARTS}
     return {"config.json": header, **{name: line[key] for key, name in PARTS.items() if key in line}}
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
+from brojepa.runs.waiting import politely
 from brojepa.text import plural
 
-MOST = 1024  # threads that may be asked for
+MOST = 1024  # the largest number of threads that can be requested
 
 
 def cores() -> int:
@@ -51,11 +52,12 @@ def choose(asked: int | None, environment: dict[str, Any]) -> tuple[int, str]:
 
 @contextlib.contextmanager
 def computing_with(number: int) -> Iterator[None]:
-    """Torch computes with this many threads meanwhile."""
+    """Torch computes with this many threads meanwhile, which wait politely for each other."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:
-        yield
+        with politely(number, cores()):
+            yield
     finally:
         torch.set_num_threads(before)
 

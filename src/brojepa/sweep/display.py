@@ -17,7 +17,7 @@ from brojepa.sweep.jobs import LOG, Job, Status, seconds_left, tail
 from brojepa.text import duration, fraction, plural
 
 STATES = ("done", "running", "elsewhere", "waiting", "failed")
-EVERY = 1.0  # seconds between two looks of the block
+EVERY = 1.0  # seconds between two updates of the block
 
 
 class Overview:

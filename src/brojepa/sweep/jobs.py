@@ -39,7 +39,7 @@ class Job:
 
     `world_path` is where own images lie; the config knows them by their content. `threads` is a number that the user
     asked for; without one a run keeps the number it began with. `base` is the preset's config, with what its recipe
-    chooses for these images.
+    chooses for these images. `track` names the trackers that hear of the run. `processes` make the run together.
     """
 
     name: str
@@ -51,6 +51,8 @@ class Job:
     world_path: str | None = None
     threads: int | None = None
     base: Config | None = None
+    track: str | None = None
+    processes: int = 1
 
     @classmethod
     def of(
@@ -94,15 +96,18 @@ class Job:
         return " ".join([self.name, *self.flags, "seed", str(self.seed)])
 
     def command(self) -> list[str]:
-        """The words that make this run in a process of its own."""
+        """The words that make this run in a process of its own, or in several."""
         where = ["--out", str(self.out), "--device", self.device]
         where += ["--data-dir", str(self.data_dir)] if self.data_dir else []
         where += ["--threads", str(self.threads)] if self.threads else []
-        return [sys.executable, "-m", "brojepa", "train", self.name, *self.flags, "--seed", str(self.seed), *where]
+        where += ["--track", self.track] if self.track else []
+        several = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={self.processes}"]
+        python = [sys.executable, *(several if self.processes > 1 else [])]
+        return [*python, "-m", "brojepa", "train", self.name, *self.flags, "--seed", str(self.seed), *where]
 
     @property
     def epoch(self) -> int:
-        """Epochs done so far; training writes a list of them that cannot be read anew."""
+        """Epochs done so far; 0 if the list cannot be read."""
         try:
             return len(self.run.metrics)
         except RunError:
@@ -148,6 +153,7 @@ def plan(
     data_dir: str | None = None,
     device: str = "auto",
     threads: int | None = None,
+    track: str | None = None,
 ) -> list[Job]:
     """Every preset with every combination of the grid's values and every seed; the first seed of all comes first.
 
@@ -155,10 +161,10 @@ def plan(
     grid = grid or {}
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     jobs: dict[Path, Job] = {}
-    known: dict[tuple[str, str], tuple[str, Choose | None]] = {}  # own images, by where they lie and how they are read
+    known: dict[tuple[str, str], tuple[str, Choose | None]] = {}  # own images, by path and reading options
     for seed, name, point in itertools.product(seeds, select(words), points):
         job = Job.of(name, {**(changes or {}), **point}, seed, out, data_dir, device, known, threads)
-        jobs.setdefault(job.run.path, job)
+        jobs.setdefault(job.run.path, replace(job, track=track))
     if any(knobs.needs_emnist(job.trained.world) for job in jobs.values()):
         jobs = {p: j if knobs.needs_emnist(j.trained.world) else replace(j, data_dir=None) for p, j in jobs.items()}
     for job in jobs.values():

@@ -28,6 +28,7 @@ from brojepa.sweep.jobs import LOG, TRIES, Job, Status, describe
 from brojepa.text import open_streams
 from brojepa.training import train
 from brojepa.training.display import LiveTable
+from brojepa.training.tracking import Pictures, trackers
 from brojepa.worlds import open_world
 
 METHOD = "forkserver" if sys.platform == "linux" else "spawn"
@@ -59,6 +60,7 @@ class Local:
     status: dict[Path, Status] = field(default_factory=dict)
     processes: dict[Path, BaseProcess] = field(default_factory=dict)
     on_gpu: dict[Path, int] = field(default_factory=dict)
+    pictures: Pictures | None = None  # what draws a finished run for its trackers
 
     def __post_init__(self) -> None:
         for job in self.jobs:
@@ -100,12 +102,12 @@ class Local:
         except (BrojepaError, OSError) as error:
             status.state, status.why = "failed", f"{job.run.path}: {error}"
             return
-        self.processes[job.run.path] = start(job, self.threads, self.environment(job))
+        self.processes[job.run.path] = start(job, self.threads, self.environment(job), self.pictures)
         status.state, status.since, status.began_at = "running", time.monotonic(), job.epoch
         status.tries += 1
 
     def environment(self, job: Job) -> dict[str, str]:
-        """The GPU with the fewest processes on it, as a job's process is told."""
+        """Environment variables that give a job's process the GPU with the fewest processes."""
         if not self.gpus:
             return {}
         taken = [self.on_gpu[path] for path in self.processes]
@@ -143,16 +145,18 @@ class Local:
                 status.state = "done" if job.run.done else "waiting"
 
 
-def start(job: Job, share: int, environment: Mapping[str, str]) -> BaseProcess:
+def start(
+    job: Job, share: int, environment: Mapping[str, str], pictures: Pictures | None = None
+) -> BaseProcess:  # fmt: skip
     """A process that makes a job's run, with `share` threads unless it has its own number, and appends what it prints
     to the run's log.
 
-    Should this process end first, by an error, the worker is told to save and stop; should it be killed, the worker
+    If this process ends first with an error, it signals the worker to save and stop. If it is killed, the worker
     goes on."""
     context = multiprocessing.get_context(METHOD)
     context.set_forkserver_preload([__name__])
     everything = {**os.environ, **environment}  # the server has what was there when it started
-    process = context.Process(target=_work, args=(job, share, everything), daemon=True)
+    process = context.Process(target=_work, args=(job, share, everything, pictures), daemon=True)
     with _nothing_from_here():
         process.start()
     return process
@@ -186,7 +190,7 @@ def _start_server_elsewhere() -> None:
             os.chdir(here)
 
 
-def _work(job: Job, share: int, environment: dict[str, str]) -> None:
+def _work(job: Job, share: int, environment: dict[str, str], pictures: Pictures | None) -> None:
     os.environ.clear()
     os.environ.update(environment)  # before torch looks for GPUs
     if hasattr(os, "setsid"):  # a Ctrl-C on the terminal is for the sweep, which passes it on once
@@ -198,9 +202,10 @@ def _work(job: Job, share: int, environment: dict[str, str]) -> None:
     open_streams()
     torch.set_num_threads(share)
     try:
+        watching = trackers(job.track, pictures) if job.track else []
         train(
             job.trained, seed=job.seed, out=job.out, data_dir=job.data_dir, device=job.device, name=job.name,
-            callbacks=[LiveTable()], threads=job.threads,
+            callbacks=[LiveTable(), *watching], threads=job.threads,
         )  # fmt: skip
     except BrojepaError as error:
         print(f"brojepa: error: {error}", file=sys.stderr)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from brojepa import processes
 from brojepa.config import Config, absolute_world, flag, is_own_world
 from brojepa.errors import RequestError
 from brojepa.evaluation import METRICS, chosen_metrics
@@ -14,7 +16,8 @@ from brojepa.runs import Run
 from brojepa.runs.threads import choose, computing_with
 from brojepa.training.callbacks import Callback, Callbacks, Progress
 from brojepa.training.display import JsonLines, LiveTable
-from brojepa.training.loop import Learner, Training
+from brojepa.training.learner import Learner
+from brojepa.training.loop import Training
 from brojepa.training.signals import Signals
 from brojepa.training.tracking import Tracker, trackers
 from brojepa.worlds import World, open_world
@@ -40,35 +43,47 @@ def train(
     evaluate: str | Sequence[str] | None = None,
     **knobs: Any,
 ) -> Run:
-    """Train a preset or a config with one seed; the finished run.
+    """Train a preset or a config with one seed. A finished run is returned as it is; an interrupted one is resumed.
 
-    A finished run is returned as it is, an interrupted one is resumed.
+    Under torchrun every process calls this; together they make the one run, which the first of them writes, shows and
+    tells callbacks and trackers of.
 
     Args:
-        config: a preset's name, or a `Config`; without one, what is recommended for the world, which for own images is
-            a recipe chosen by their number, states and size, "own/auto".
-        seed: what all random numbers come from.
+        config: the name of a preset, or a `Config`. Without one, what is recommended for the world; for own images that
+            is "own/auto", a recipe chosen by their number, states and size.
+        seed: the source of all random numbers.
         out: where run directories go.
-        data_dir: where EMNIST lies.
+        data_dir: where EMNIST is.
         device: "auto", "cpu", "cuda" or "mps".
-        callbacks: who is told of the run while it trains; `LiveTable`, which shows progress, need not be named.
-        name: the preset that a config came from; where nothing was changed it names the run.
-        world: a world in memory, or the name or path of one, in place of the config's.
-        threads: compute with this many; without it, with as many as the run began with, or as torch has.
+        callbacks: are notified while the run trains. `LiveTable`, which shows progress, is added.
+        name: the preset that a config came from; it names the run if nothing was changed.
+        world: a world in memory, or the name or path of one, instead of the config's.
+        threads: number of threads; default that of the run's first start, else torch's.
         quiet: show nothing but warnings.
-        track: trackers that are told of the run: "tensorboard", "wandb", "trackio", or several.
-        evaluate: the metrics to measure at the end, "seen,zero-shot" for instance; without it, all. `brojepa eval` adds
-            the others later.
-        **knobs: values of the config to change: `train("mnist/fast", epochs=3)`.
+        track: trackers to log to: "tensorboard", "wandb", "trackio", or several.
+        evaluate: metrics to measure at the end, such as "seen,zero-shot"; default all. `brojepa eval` adds the others
+            later.
+        **knobs: values of the config to change, such as `epochs=3`.
+
+    Returns:
+        The finished run.
 
     Raises:
-        RequestError: a value that is not allowed, data that are not there, a run of other data in the same place.
+        RequestError: a value that is not allowed, missing data, or a run of other data in the same place.
         RunError: training failed: the loss diverged, the disk is full.
         Interrupted: stopped by a signal, after saving.
 
-    Example:
-        >>> run = train("mnist/fast", epochs=3, seed=1)  # doctest: +SKIP
-        >>> run.result["metrics"]["zero_shot"]  # doctest: +SKIP
+    Examples:
+        >>> import brojepa, tempfile
+        >>> import numpy as np
+        >>> labels = np.arange(60) % 3
+        >>> images = np.zeros((60, 8, 8), dtype=np.uint8)
+        >>> images[np.arange(60), 2 * labels] = 255
+        >>> world = brojepa.World.from_arrays("lines", train=(images, labels), test=(images, labels))
+        >>> with tempfile.TemporaryDirectory() as out:
+        ...     run = brojepa.train("mnist/fast", world=world, encoder="mlp", epochs=1, out=out, quiet=True)
+        ...     print(sorted(run.result["metrics"]))
+        ['knn', 'rollout', 'seen', 'train', 'zero_shot']
     """
     wanted = chosen_metrics(METRICS if evaluate is None else evaluate)
     in_memory = world if isinstance(world, World) else None
@@ -84,42 +99,68 @@ def train(
     config = config.replace(
         **({k: v for k, v in knobs.items() if k == "world" or k in config.reading} if chosen else knobs)
     )
-    shown = quiet or any(isinstance(each, (LiveTable, JsonLines)) for each in callbacks)
-    listeners = Callbacks([*(() if shown else (LiveTable(),)), *callbacks, *(trackers(track) if track else ())])
-    try:
-        path = None
-        if in_memory is None:
-            path = absolute_world(config.world)
-            opened = open_world(path, data_dir, **config.reading)
-            config, why = chooser(opened)(knobs) if chosen else (config, "")
-            config = Run.identify(out, config.replace(world=path), name, seed, identity(path, opened))
+    with processes.joined(device):
+        if processes.rank():
+            listeners = Callback()
         else:
-            if given := [name for name, value in config.reading.items() if value != getattr(Config(), name)]:
-                raise RequestError(
-                    f"{flag(given[0])} is for images that are read, {in_memory.name} is in memory: leave it out"
-                )
-            config, why = chooser(in_memory)(knobs) if chosen else (config, "")
-            opened, config = in_memory, config.replace(world=identity(None, in_memory))
-        run = Run.locate(out, config, name, seed)
-        run.check({"config": config.to_dict(), "seed": seed, "world": opened.facts})
-        if run.done:
-            listeners.found_done(run)
-            return run
-        own = path if path and is_own_world(path) else None
-        number, remark = choose(threads, run.environment)
-        with computing_with(number):
-            training = Training(run, config, seed, opened, device, listeners, name, own, why)
-            training.evaluator.wanted = wanted
-            with run.claim(), Signals() as signals:
-                if run.done:
-                    listeners.found_done(run)
-                    return run
-                training.begin()
-                if remark:
-                    listeners.warning(remark)
-                training.fit(signals)
-                signals.at_once = True
-                training.finish()
+            shown = quiet or any(isinstance(each, (LiveTable, JsonLines)) for each in callbacks)
+            listeners = Callbacks([*(() if shown else (LiveTable(),)), *callbacks, *(trackers(track) if track else ())])
+        try:
+            return _made(
+                config, seed, out, data_dir, device, listeners, name, in_memory, threads, wanted, chosen, knobs
+            )
+        finally:
+            listeners.close()
+
+
+def _made(
+    config: Config, seed: int, out: str | Path, data_dir: str | Path | None, device: str, listeners: Callback,
+    name: str | None, in_memory: World | None, threads: int | None, wanted: tuple[str, ...], chosen: bool,
+    knobs: dict[str, Any],
+) -> Run:  # fmt: skip
+    """The run, trained in this process or together with others. chosen: the recipe for own images has the config."""
+    path = None
+    if in_memory is None:
+        path = absolute_world(config.world)
+        opened = open_world(path, data_dir, **config.reading)
+        config, why = chooser(opened)(knobs) if chosen else (config, "")
+        config = Run.identify(out, config.replace(world=path), name, seed, identity(path, opened))
+    else:
+        if given := [name for name, value in config.reading.items() if value != getattr(Config(), name)]:
+            raise RequestError(
+                f"{flag(given[0])} is for images that are read, {in_memory.name} is in memory: leave it out"
+            )
+        config, why = chooser(in_memory)(knobs) if chosen else (config, "")
+        opened, config = in_memory, config.replace(world=identity(None, in_memory))
+    run = Run.locate(out, config, name, seed)
+    facts = {"config": config.to_dict(), "seed": seed, "world": opened.facts}
+    processes.first(lambda: run.check(facts))
+    if processes.first(lambda: run.done):
+        listeners.found_done(run)
         return run
-    finally:
-        listeners.close()
+    own = path if path and is_own_world(path) else None
+    number_of_processes = _other_processes(run)
+    number, remark = choose(threads, run.environment)
+    with computing_with(number):
+        training = Training(run, config, seed, opened, device, listeners, name, own, why)
+        training.evaluator.wanted = wanted
+        with run.claim() if training.leads else nullcontext(), Signals() as signals:
+            if processes.first(lambda: run.done):
+                listeners.found_done(run)
+                return run
+            training.begin()
+            for each in filter(None, (remark, number_of_processes)):
+                listeners.warning(each)
+            training.fit(signals)
+            signals.at_once = True
+            training.finish()
+    return run
+
+
+def _other_processes(run: Run) -> str:
+    """What a user should know where a run goes on in more or fewer processes than it began with."""
+    before, here = run.environment.get("processes", 1), processes.count()
+    if not run.environment or before == here:
+        return ""
+    differ = "the last bits of its numbers may differ from those of an uncut run"
+    return f"the run began with {before} {'process' if before == 1 else 'processes'}, not {here}: {differ}"

@@ -1,4 +1,4 @@
-"""What is told of a run while it trains: a callback hears of the moments that matter, and changes nothing."""
+"""Callbacks: notified of the events of a run while it trains; they change nothing."""
 
 from __future__ import annotations
 
@@ -16,19 +16,35 @@ from brojepa.worlds import Transitions, World
 
 
 class Progress(Protocol):
-    """A run in progress, as a callback may read it.
+    """What a callback may read about a run in progress.
 
-    run: its directory.
-    config, seed: what it is a function of; `preset` names the config where it is a preset, `base` the one it came from.
-    why: what the recipe for own images chose and why, in one line; empty where none did.
-    world, transitions, model, placement: what is learned, what is drawn from it, by what, and where that computes.
-    train_actions, test_actions: the actions trained on and held out.
-    epoch, step: epochs finished, and steps taken in this one; `steps` make an epoch, `batch_size` images make a step.
-    loss: the mean loss of this epoch so far, None before its first step; reading it waits for the device.
-    evaluation_seconds: about how long evaluation will take, by a small piece of it; 0 where that is not known.
-    callbacks: all who listen, as one; `callbacks.warning` tells them something.
-    term_names: the names of the loss's terms, "loss" first; empty before the first step.
-    rows: one dictionary per finished epoch, as `metrics.jsonl` has them.
+    Attributes:
+        run: its directory.
+        config: the config.
+        seed: the seed.
+        preset: the name of the config, if it is a preset.
+        base: the preset that the config came from.
+        why: what the recipe for own images chose and why, in one line; empty otherwise.
+        world: what is learned from.
+        model: what is trained.
+        placement: device and precision.
+        transitions: what is drawn from the world.
+        train_actions: the actions trained on.
+        test_actions: the held-out actions.
+        epoch: epochs finished.
+        step: steps taken in this epoch.
+        steps: steps per epoch.
+        batch_size: images per step.
+        term_names: names of the loss terms, "loss" first; empty before the first step.
+        rows: one dictionary per finished epoch, as in `metrics.jsonl`.
+        callbacks: all listeners as one; `callbacks.warning` notifies them.
+        loss: the mean loss of this epoch so far.
+        evaluation_seconds: about how long the evaluation will take.
+
+    Examples:
+        >>> import brojepa
+        >>> def share(training: brojepa.Progress) -> float:
+        ...     return (training.epoch * training.steps + training.step) / (training.config.epochs * training.steps)
     """
 
     run: Run
@@ -52,46 +68,93 @@ class Progress(Protocol):
     callbacks: Callback
 
     @property
-    def loss(self) -> float | None: ...
+    def loss(self) -> float | None:
+        """The mean loss of this epoch so far; None before its first step. Reading it waits for the device."""
 
     @property
-    def evaluation_seconds(self) -> float: ...
+    def evaluation_seconds(self) -> float:
+        """About how long evaluation will take; 0 if unknown."""
+        ...
 
 
 class Callback:
-    """The moments of a run; each does nothing unless a subclass says otherwise.
+    """An object that is notified while a run trains. Subclass it and define the methods you need.
 
-    >>> class Losses(Callback):
-    ...     def epoch(self, training, row):
-    ...         print(row["epoch"], row["loss"])
+    Examples:
+        >>> import brojepa
+        >>> class Losses(brojepa.Callback):
+        ...     def epoch(self, training, row):
+        ...         print(row["epoch"], row["loss"])
+        >>> Losses().epoch(None, {"epoch": 1, "loss": 0.5})
+        1 0.5
     """
 
     def begin(self, training: Progress, resumed: bool) -> None:
-        """The run is about to train, from its start or from where it was cut off."""
+        """The run is about to train.
+
+        Args:
+            training: the run.
+            resumed: whether it continues an interrupted run.
+        """
 
     def step(self, training: Progress) -> None:
-        """A step was taken. Called often: whatever waits for the device here slows training down."""
+        """A step was taken. This is called often: waiting for the device here slows training down.
+
+        Args:
+            training: the run.
+        """
 
     def epoch(self, training: Progress, row: dict[str, Any]) -> None:
-        """An epoch is over; `row` is its line of `metrics.jsonl`."""
+        """An epoch is over.
+
+        Args:
+            training: the run.
+            row: its line of `metrics.jsonl`.
+        """
 
     def evaluate(self, training: Progress) -> None:
-        """Training is over, and the test split is about to be measured."""
+        """Training is over, and the test split is about to be measured.
+
+        Args:
+            training: the run.
+        """
 
     def evaluated(self, training: Progress, share: float) -> None:
-        """A share of the evaluation is done, 0 to 1; not told by an own evaluator that gives no `sample`."""
+        """A part of the evaluation is done. An own evaluator without `sample` does not report this.
+
+        Args:
+            training: the run.
+            share: the share that is done, 0 to 1.
+        """
 
     def warning(self, text: str) -> None:
-        """Something a user should know, in one line."""
+        """Something the user should know.
+
+        Args:
+            text: one line.
+        """
 
     def hint(self, text: str) -> None:
-        """What the run lacked and the flag that cures it, in one line; after the test split is measured."""
+        """What the run lacked, and the flag that helps. Called after the test split is measured.
+
+        Args:
+            text: one line.
+        """
 
     def end(self, training: Progress, result: dict[str, Any]) -> None:
-        """The run is done; `result` is its `result.json`."""
+        """The run is done.
+
+        Args:
+            training: the run.
+            result: its `result.json`.
+        """
 
     def found_done(self, run: Run) -> None:
-        """The run was finished before; nothing is trained."""
+        """The run was finished before; nothing is trained.
+
+        Args:
+            run: the run.
+        """
 
     def close(self) -> None:
         """Called last, also where the run was cut off or failed."""
@@ -143,6 +206,6 @@ class Callbacks(Callback):
             callback.found_done(run)
 
     def close(self) -> None:
-        with contextlib.ExitStack() as stack:  # one that fails keeps no other from closing
+        with contextlib.ExitStack() as stack:  # close the others even if one fails
             for callback in reversed(self.callbacks):
                 stack.callback(callback.close)

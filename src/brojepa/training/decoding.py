@@ -28,7 +28,7 @@ from brojepa.worlds import Sampling, Split, World
 STEPS, BATCH, RATE = 2000, 128, 2e-3
 MOST, HELD_OUT = 30_000, 5_000  # images to train on and to measure with, at most
 BYTES = 2**28  # of images to train on, at most
-CHUNK = 1024  # images shown or encoded between two looks at signals
+CHUNK = 1024  # images decoded or encoded between two checks for signals
 DARK = 1e-3  # the darkest pixel of the mean image that training starts from
 ENCODING = 0.2  # the share of the time that making images and latents takes, roughly
 
@@ -49,31 +49,40 @@ def train_decoder(
 ) -> Decoder:
     """Train a decoder for a finished run, so that `load(path).decode(z)` makes pictures of latents.
 
-    The run's model stays as it is. The decoder is saved beside it; in the cache where the run is in the package or on
+    The run's model does not change. The decoder is saved next to it, or in the cache if the run is in the package or on
     the hub. A run that has a decoder keeps it.
 
     Args:
         path: a run directory, a preset whose weights are in the package, or hf://user/name.
         seed: of the decoder's first weights and of the order of images.
-        steps: batches of 128 images to train on.
-        data_dir: where EMNIST lies, or other images of the same shape.
+        steps: number of batches of 128 images.
+        data_dir: where EMNIST is, or other images of the same shape.
         device: "auto", "cpu", "cuda" or "mps".
         world: a world in memory, for a run that was trained on one.
         trust: import the own code that the run names.
-        threads: compute with this many; without it, with as many as the run began with.
-        listener: told now and then which share is done, 0 to 1.
+        threads: number of threads; default that of the run's first start.
+        listener: is called now and then with the share that is done, 0 to 1.
+
+    Returns:
+        The decoder.
 
     Raises:
-        RequestError: not a run, or images that are not there.
-        RunError: the run is not finished, or a decoder that is there is damaged.
+        RequestError: not a run, or missing images.
+        RunError: the run is not finished, or its decoder is damaged.
         Interrupted: stopped by a signal; nothing is written.
+
+    Examples:
+        >>> import brojepa
+        >>> decoder = brojepa.train_decoder("mnist/fast", device="cpu")  # it has one already
+        >>> decoder(brojepa.load("mnist/fast", device="cpu").encode([[[0] * 28] * 28])).shape
+        torch.Size([1, 1, 28, 28])
     """
     if steps < 1:
         raise RequestError(f"steps is {steps}: a decoder needs at least 1")
     run, file = find(path), decoder_file(path)
     model = load(run.path, device, trust=trust)
-    if model.decoder is not None:
-        return model.decoder
+    if there := decoders.load(run, model):
+        return there
     began = time.monotonic()
     with computing_with(choose(threads, run.environment)[0]), Signals() as signals:
         opened = world_of(run, data_dir, world)
@@ -87,7 +96,7 @@ def train_decoder(
 def decoder_file(path: str | Path) -> Path:
     """Where the decoder of a finished run is, or will be."""
     run = find(path)
-    if run.header and not run.result:  # both complain of what is not there
+    if run.header and not run.result:  # both raise an error if it does not exist
         raise RunError(f"{run.result_file} is empty: train the run again")
     borrowed = is_packed(run) or str(path).startswith(hub.SCHEME)
     return decoders.find(run) or (decoders.in_cache(run) if borrowed else run.path / decoders.FILE)
@@ -107,7 +116,7 @@ class _Lesson:
 
     @cached_property
     def mean_image(self) -> Tensor:
-        return self._mean(self.train.images)
+        return self._mean(self.train.images[:])
 
     def _mean(self, images: Tensor) -> Tensor:
         """The mean of images, 0 to 1; the mean of all training images where there are none."""
@@ -121,7 +130,7 @@ class _Lesson:
         self.listener(share)
 
     def _drawn(self, split: Split, most: int) -> Split:
-        """Images as the run was trained on, up to so many, no two alike."""
+        """Images that the run was trained on: distinct ones, up to this many."""
         actions, _ = self.world.action_sets(self.run.config)
         transitions = self.world.transitions(split, actions, Sampling(with_targets=False))
         draw, count = transitions.draw(self.generator), min(len(transitions), most)
@@ -136,7 +145,7 @@ class _Lesson:
         ]
 
     def _latents(self, images: Tensor, share: float) -> Tensor:
-        """What a model makes of images, on the CPU."""
+        """The latents of images, on the CPU."""
         parts = []
         for part in images.split(CHUNK):
             self._look(share * ENCODING)
@@ -144,12 +153,12 @@ class _Lesson:
         return torch.cat(parts)
 
     def fit(self, steps: int, precision: torch.dtype) -> Decoder:
-        """A decoder after so many steps, with its error on images held out."""
-        device, images = self.model.device, self.train.images
+        """A decoder after this many steps, with its error on held-out images."""
+        device, images = self.model.device, self.train.images[:]
         z = self._latents(images, 0.5)
         net = self._untrained(z).to(device)
         optimiser = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=0.01)
-        total = max(4, steps)  # fewer have no room to go up and down
+        total = max(4, steps)  # fewer steps are too few for a warm-up
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total, pct_start=max(0.1, 2 / total))
         order = torch.empty(0, dtype=torch.long)
         for step in range(steps):
@@ -184,7 +193,7 @@ class _Lesson:
     def _errors(self, net: DecoderNet) -> dict[str, float | None]:
         """Mean squared errors on images held out: of the decoder, of the mean image and, where states have labels, of
         the mean image of the right state, which is the best that a latent of nothing but its state allows."""
-        n, z = self.world.n, self._latents(self.held_out.images, 1.0)
+        n, z = self.world.n, self._latents(self.held_out.images[:], 1.0)
         of_state = torch.stack([self._mean(self.train.images[self.train.states == y]) for y in range(n)]) if n else None
         sums = [0.0, 0.0, 0.0]
         for rows in torch.arange(len(z)).split(CHUNK):

@@ -21,7 +21,13 @@ from brojepa.worlds.pictures import cycle_line
 
 
 class JsonLines(Callback):
-    """One JSON object per line on stdout: every epoch, then the result."""
+    """Prints one JSON object per line: every epoch, then the result.
+
+    Examples:
+        >>> import brojepa
+        >>> brojepa.JsonLines().epoch(None, {"epoch": 1, "loss": 0.5})
+        {"epoch": 1, "loss": 0.5}
+    """
 
     def epoch(self, training: Progress, row: dict[str, Any]) -> None:
         print(json.dumps(row), flush=True)
@@ -34,8 +40,21 @@ class JsonLines(Callback):
 
 
 class LiveTable(Callback):
-    """The live table, and at the end what was learned in words. Fits the terminal, 80 columns elsewhere: columns that
-    do not fit are left out, all are in `metrics.jsonl`."""
+    """Shows a table that grows by one row per epoch, and what was learned at the end.
+
+    It fits the terminal, or 80 columns elsewhere. Columns that do not fit are left out; `metrics.jsonl` has all of
+    them.
+
+    Args:
+        stream: where to print; default stdout.
+
+    Examples:
+        >>> import brojepa, io
+        >>> stream = io.StringIO()
+        >>> brojepa.LiveTable(stream).say("hello")
+        >>> stream.getvalue()
+        'hello\\n'
+    """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.screen = screen(stream)
@@ -45,7 +64,13 @@ class LiveTable(Callback):
         self.columns: dict[str, int] | None = None
 
     def say(self, text: str, look: str = "", indent: int = 2) -> None:
-        """Print a line of its own."""
+        """Print a line of its own.
+
+        Args:
+            text: the line.
+            look: a style, such as "bold".
+            indent: spaces before continuation lines.
+        """
         self.screen.line(text, look, indent)
 
     def begin(self, training: Progress, resumed: bool) -> None:
@@ -71,7 +96,7 @@ class LiveTable(Callback):
         if resumed:
             self.say(f"resuming at epoch {training.epoch + 1}, step {training.step + 1}")
         self.columns = None
-        self.evaluation = training.evaluation_seconds  # it tries a little of it: before the clock starts
+        self.evaluation = training.evaluation_seconds  # it samples the evaluation, so call it before the clock starts
         self.began, self.began_at = time.monotonic(), training.epoch * training.steps + training.step
 
     def _left(self, training: Progress) -> tuple[float, float]:
@@ -161,7 +186,7 @@ class LiveTable(Callback):
 
 
 def _short(value: float) -> str:
-    """A number in six characters or about."""
+    """A number in about six characters."""
     return f"{value:.4f}" if abs(value) < 100 else f"{value:.4g}"
 
 

@@ -1,4 +1,4 @@
-"""What the end of a run says of what went wrong, in one line each, with the flag that cures it."""
+"""Hints at the end of a run: what went wrong, in one line each, with the flag that fixes it."""
 
 from __future__ import annotations
 
@@ -11,34 +11,37 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from brojepa.algebra.modulus import SETTLED
-from brojepa.config import Config
+from brojepa.config import ROTATIONS, Config
 from brojepa.groups import Group
 from brojepa.models import Model
 from brojepa.text import fraction, plural
 from brojepa.worlds.recipe import relaxing
 
-LAGS = 0.02  # of accuracy that zero-shot may be below seen
+LAGS = 0.02  # zero-shot may be this much below seen
 RISING = 0.01  # of accuracy gained in the last epoch, by a run that should have gone on
 STALE = 0.1  # of the latents' variance by which they change with a batch norm's statistics
-FRESH = 100  # steps, after which nothing is left of the statistics that a batch norm begins with
+FRESH = 100  # after this many steps a batch norm has forgotten its initial statistics
 ENOUGH = 500  # steps that are advised, at least
 
 
 def hints(
-    config: Config, group: Group, rows: list[dict[str, Any]], result: dict[str, Any], steps: int, stale: float
-) -> list[str]:
-    """Lines for a run of labelled states that is over.
+    config: Config, group: Group, rows: list[dict[str, Any]], result: dict[str, Any], steps: int, stale: float,
+    labelled: bool = True,
+) -> list[str]:  # fmt: skip
+    """Lines for a run that is over.
 
     Args:
         config: of the run.
-        group: what acts on its states.
+        group: what acts on its states, or poses.
         rows: its epochs, as `metrics.jsonl` has them.
         result: its `result.json`.
         steps: of the optimiser, per epoch.
         stale: what `staleness` found.
+        labelled: whether states have labels; otherwise the accuracies are of retrieval.
     """
-    said = [_too_short(config, rows, steps, stale), _unsettled(config, group, result), _lag(config, group, result)]
-    return [line for line in said if line]
+    lag = _lag(config, group, result) if labelled else _lag_of_poses(config, result)
+    lines = [_too_short(config, rows, steps, stale), _unsettled(config, group, result) if labelled else "", lag]
+    return [line for line in lines if line]
 
 
 def _too_short(config: Config, rows: list[dict[str, Any]], steps: int, stale: float) -> str:
@@ -86,6 +89,18 @@ def _lag(config: Config, group: Group, result: dict[str, Any]) -> str:
     if not flags:
         return f"{lag}, as the states are not all in line yet: --epochs {2 * config.epochs}"
     return f"{lag}, as training on {len(config.train_actions)} actions alone lines states up slowly: {' '.join(flags)}"
+
+
+def _lag_of_poses(config: Config, result: dict[str, Any]) -> str:
+    seen, zero_shot = result["metrics"]["seen"], result["metrics"]["zero_shot"]
+    if seen is None or zero_shot is None or seen - zero_shot <= LAGS or config.own_parts:
+        return ""
+    lag = f"zero-shot {fraction(zero_shot)} lags behind seen {fraction(seen)}"
+    if config.action not in ROTATIONS:
+        return f"{lag}, as nothing holds the action to the group: --action mfr-fixed"
+    if config.target != "relaxed":
+        return f"{lag}, as single steps line views up slowly: --target relaxed"
+    return f"{lag}, as the views are not all in line yet: --epochs {2 * config.epochs}"
 
 
 @torch.no_grad()

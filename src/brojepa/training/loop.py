@@ -6,12 +6,9 @@ epoch is drawn at its start, so a run cut at any step goes on exactly where it w
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import itertools
 import math
 import time
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
@@ -19,112 +16,29 @@ import numpy as np
 import torch
 from torch import nn
 
-from brojepa import parts
+from brojepa import parts, processes
 from brojepa.algebra.labelled import look_alikes
 from brojepa.config import Config, world_code
 from brojepa.errors import Interrupted, RequestError, RunError
-from brojepa.evaluation import METRICS, collapsed, evaluator
+from brojepa.evaluation import METRICS, collapsed
 from brojepa.files import COUNT, LIST, NUMBER, TABLE, write_json
-from brojepa.models import Model, Task, build, spectral
+from brojepa.models import Model
 from brojepa.presets import PRESETS
 from brojepa.runs import Run, checkpoint, devices, loading
 from brojepa.runs.run import wrong_epoch
-from brojepa.training import optimiser
 from brojepa.training.callbacks import Callback
 from brojepa.training.hints import hints, staleness
+from brojepa.training.learner import Learner
 from brojepa.training.signals import Signals
-from brojepa.worlds import Batch, Sampling, World
+from brojepa.worlds import World
 
-CHECK_EVERY = 100  # steps between looks at whether the loss is finite
+CHECK_EVERY = 100  # steps between checks that the loss is finite
 SAVE_EVERY = 120.0  # seconds between checkpoints within an epoch
-SAMPLE = 256  # training images that tell whether batch norms are up to date
-
-
-class Learner:
-    """A model that is being trained: what it is fed, its optimiser, and how far it has come. Writes nothing."""
-
-    def __init__(
-        self, config: Config, world: World, seed: int = 0, device: str = "auto", precision: str | None = None
-    ) -> None:
-        """`precision` is the one that an earlier part of the same run computed in."""
-        self.config, self.world, self.seed = config, world, seed
-        self.placement = devices.place(config, device, precision)
-        self.train_actions, self.test_actions = world.action_sets(config)
-        self.evaluator = evaluator(world, self.train_actions, self.test_actions)
-        self.generator = torch.Generator().manual_seed(seed)
-        train, held = world.hold_out(config.validation, self.generator)
-        self.train_split, self.held = train.to(self.placement.device), held.to(self.placement.device)
-        self.model = build(config, Task.of(world), self.generator, self.placement.precision).to(self.placement.device)
-        self.optimizer, self.rates = optimiser.optimizer(self.model, config)
-
-        sampling = Sampling.of(config, self.model.wants_next_images)
-        self.transitions = world.transitions(self.train_split, self.train_actions, sampling)
-        validation = world.transitions(self.held, self.train_actions, sampling.plain)
-        if config.angle_start == "spectral":
-            self._start_angles()
-        draw = validation.draw(self.generator)
-        self.validation_batch = validation.batch(
-            draw, 0, min(len(validation), max(len(self.held), config.validation))
-        )  # fmt: skip
-
-        self.batch_size = min(config.batch_size, len(self.transitions))
-        self.steps = len(self.transitions) // self.batch_size
-        self.epoch, self.step = 0, 0
-        self.term_names: list[str] = []
-        self.log = torch.zeros(0)
-        self.random = config.regulariser != "vicreg" or bool(config.own_parts)
-
-    def _start_angles(self) -> None:
-        """Learned angles at turns that are read off pairs of images."""
-        for theta in self.model.action.undecayed():
-            labelled = self.transitions.labelled
-            if labelled is None or self.world.group.cycle is None:
-                raise RequestError(f"--angle-start spectral is for cycles, not for {self.world.group}: use random")
-            theta.data.copy_(spectral.starting_angles(labelled, theta.numel(), self.generator))
-
-    @contextlib.contextmanager
-    def seeded(self) -> Iterator[None]:
-        """Random numbers that a part of the model draws (a sketch, dropout) are a function of the run's seed and the
-        step, so that a run which was cut off goes on the same."""
-        if not self.random:
-            yield
-            return
-        with torch.random.fork_rng(devices=_gpus(self.placement.device)):
-            text = f"{self.seed} {self.epoch * self.steps + self.step} {self.model.training}"
-            torch.manual_seed(int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big"))
-            yield
-
-    def learn(self, batch: Batch) -> None:
-        """One step of the optimiser."""
-        done, total = self.epoch * self.steps + self.step, self.config.epochs * self.steps
-        factor = optimiser.share_of_peak(self.config.schedule, done, total)
-        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
-            group["lr"] = rate * factor
-        with self.seeded():
-            terms = self.model.objective(batch, done / total)
-        self.optimizer.zero_grad()
-        (terms["loss"] + terms.get("probe", 0)).backward()
-        self.optimizer.step()
-        self.model.after_step()
-        if not len(self.log):
-            self.term_names = list(terms)
-            self.log = torch.zeros(self.steps, len(terms), device=self.placement.device)
-        self.log[self.step] = torch.stack([t.detach() for t in terms.values()])
-
-    @torch.no_grad()
-    def validate(self) -> dict[str, Any]:
-        """What is measured on images held out."""
-        self.model.eval()
-        with self.seeded():
-            return self.evaluator.validate(self.model, self.held, self.validation_batch)
-
-
-def _gpus(device: torch.device) -> list[torch.device]:
-    return [device] if device.type == "cuda" else []
+SAMPLE = 256  # training images used to check that batch norms are up to date
 
 
 class Training(Learner):
-    """One run in progress: a learner, its directory, and those who are told of it."""
+    """One run in progress: a learner, its directory, and its callbacks."""
 
     def __init__(
         self, run: Run, config: Config, seed: int, world: World, device: str, callbacks: Callback,
@@ -132,6 +46,7 @@ class Training(Learner):
     ) -> None:  # fmt: skip
         super().__init__(config, world, seed, device, run.environment.get("precision"))
         self.run, self.callbacks, self.base, self.world_path, self.why = run, callbacks, name, world_path, why
+        self.leads = processes.rank() == 0
         self.preset = name if name and PRESETS.get(name) == config else None
         self.seconds = 0.0
         self.estimated: float | None = None
@@ -145,14 +60,14 @@ class Training(Learner):
 
     @property
     def evaluation_seconds(self) -> float:
-        """About how long `finish` will take; looked at once."""
+        """About how long `finish` will take; estimated once."""
         if self.estimated is None:
             with self.seeded():
                 self.estimated = self.evaluator.estimate(self.model, self.train_split)
         return self.estimated
 
     def begin(self) -> None:
-        """Write what a run directory starts with, or take up the state that is there."""
+        """Write the first files of a run directory, or load the state that is there."""
         header = {
             "preset": self.preset,
             "base": self.base,
@@ -162,14 +77,17 @@ class Training(Learner):
             **({"world_path": self.world_path} if self.world_path else {}),
             **({"own_code": parts.sources(self.run_parts)} if self.run_parts else {}),
         }
-        if not self.run.config_file.is_file():
+        if not self.leads:
+            pass
+        elif not self.run.config_file.is_file():
             write_json(self.run.config_file, header)
         elif (before := self.run.header.get("own_code")) and before != header.get("own_code"):
             self.callbacks.warning(f"the own code of {self.run.path} has changed since the run began")
-        resumed = self.run.state_file.is_file()
+        resumed = processes.first(self.run.state_file.is_file)
         if resumed:
             self._restore()
-        self._note_start()
+        if self.leads:
+            self._note_start()
         self.callbacks.begin(self, resumed)
 
     @property
@@ -201,13 +119,15 @@ class Training(Learner):
                 if self.step % CHECK_EVERY == 0:
                     self._check_finite()
                 self.callbacks.step(self)
-                if signals.requested or time.monotonic() - last_save > SAVE_EVERY:
+                stop = processes.agree(signals.requested)
+                if stop or time.monotonic() - last_save > SAVE_EVERY:
                     before_save += time.monotonic() - begun
                     self.seconds += time.monotonic() - begun
                     self._check_finite()
                     self._save()
                     begun = last_save = time.monotonic()
-                if signals.requested:
+                if stop:
+                    processes.agree(True)  # the others wait until the first has saved
                     where = f"epoch {self.epoch + 1}, step {self.step}"
                     raise Interrupted(f"stopped at {where}; the same command resumes it")
             self._check_finite()
@@ -216,7 +136,7 @@ class Training(Learner):
             self.seconds += time.monotonic() - begun
             self._save()
             last_save = time.monotonic()
-            if signals.requested and self.epoch < self.config.epochs:
+            if processes.agree(signals.requested) and self.epoch < self.config.epochs:
                 raise Interrupted(f"stopped after epoch {self.epoch}; the same command resumes it")
 
     def _check_finite(self) -> None:
@@ -241,11 +161,12 @@ class Training(Learner):
         row |= self.model.action.logged()
         row["images_per_second"] = images_per_second
         best = min((r["validation_loss"] for r in self.rows), default=math.inf)
-        if self.config.checkpoint == "last" or row["validation_loss"] < best:
+        if self.leads and (self.config.checkpoint == "last" or row["validation_loss"] < best):
             kept = {"epoch": row["epoch"], "validation_loss": row["validation_loss"]}
             checkpoint.save(self.run.model_file, loading.predicting_state(self.model), kept)
         self.rows.append(row)
-        self.run.write_metrics(self.rows)
+        if self.leads:
+            self.run.write_metrics(self.rows)
         self.epoch, self.step, self.log = self.epoch + 1, 0, torch.zeros(0)
         self.callbacks.epoch(self, row)
         if self._collapsed:
@@ -286,7 +207,9 @@ class Training(Learner):
             )
 
     def _save(self) -> None:
-        """Everything that exact resume needs, in one file."""
+        """Everything that exact resume needs, in one file, by the first process."""
+        if not self.leads:
+            return
         tensors = {
             **{f"model.{name}": t for name, t in self.model.state_dict().items()},
             **{f"optimizer.{name}": t for name, t in checkpoint.optimizer_tensors(self.optimizer).items()},
@@ -301,9 +224,9 @@ class Training(Learner):
 
     def _restore(self) -> None:
         file = self.run.state_file
-        tensors, meta = checkpoint.load(file, _STATE)
+        tensors, meta = processes.first(lambda: checkpoint.load(file, _STATE))
         try:
-            before = Config.from_dict(meta["config"])  # with the knobs that have come since
+            before = Config.from_dict(meta["config"])  # with knobs added since
         except RequestError as error:
             raise RunError(f"{file}: {error}") from None
         if (before, meta["seed"]) != (self.config, self.seed):
@@ -320,19 +243,23 @@ class Training(Learner):
             raise RunError(f"{file} does not fit its run ({why:.80}): remove {self.run.path} and train again") from None
         self.epoch, self.step, self.seconds = meta["epoch"], meta["step"], meta["seconds"]
         self.term_names, self.rows = meta["terms"], meta["rows"]
-        self.run.write_metrics(self.rows)
+        if self.leads:
+            self.run.write_metrics(self.rows)
 
     def finish(self) -> None:
         """Evaluate the kept model exactly and write `result.json`."""
         begun = time.monotonic()
         self.callbacks.evaluate(self)
-        tensors, kept = checkpoint.load(self.run.model_file, {"epoch": COUNT, "validation_loss": NUMBER})
+        kinds = {"epoch": COUNT, "validation_loss": NUMBER}
+        tensors, kept = processes.first(lambda: checkpoint.load(self.run.model_file, kinds))
         loading.fill(self.model, tensors, self.run)
         self.model.eval()
-        if self.evaluation_seconds:
-            self.evaluator.listener = lambda share: self.callbacks.evaluated(self, share)
-        with self.seeded():
+        if self.leads and self.evaluation_seconds:
+            self.evaluator.listener = self._evaluated
+        with self.seeded(), processes.together():
             measured = self.evaluator.test(self.model, self.train_split)
+        if not self.leads:
+            return
         images = self.config.epochs * self.steps * self.batch_size
         angles = self.model.action.angles
         partial = len(self.evaluator.wanted) < len(METRICS)
@@ -356,12 +283,20 @@ class Training(Learner):
             "parameters": sum(p.numel() for p in predicting_parameters(self.model)),
         }
         write_json(self.run.result_file, result)
-        if self.world.n and not self._collapsed:
-            spread = torch.linspace(0, len(self.train_split) - 1, min(SAMPLE, len(self.train_split))).long()
-            stale = staleness(self.model, self.train_split.images[spread.to(self.placement.device)])
-            for hint in hints(self.config, self.world.group, self.rows, result, self.steps, stale):
+        if not self._collapsed:
+            labelled = bool(self.world.n)
+            stale = self._staleness() if labelled else 0.0
+            for hint in hints(self.config, self.world.group, self.rows, result, self.steps, stale, labelled):
                 self.callbacks.hint(hint)
         self.callbacks.end(self, result)
+
+    def _staleness(self) -> float:
+        spread = torch.linspace(0, len(self.train_split) - 1, min(SAMPLE, len(self.train_split))).long()
+        return staleness(self.model, self.train_split.images[spread.to(self.placement.device)])
+
+    def _evaluated(self, share: float) -> None:
+        with processes.alone():  # a callback is the first process's own
+            self.callbacks.evaluated(self, share)
 
 
 _STATE = {

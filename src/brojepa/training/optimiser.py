@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from brojepa.config import Config
 from brojepa.models import Model
+from brojepa.training.muon import Muon
 
 
 def share_of_peak(kind: str, step: int, total: int) -> float:
@@ -17,16 +20,23 @@ def share_of_peak(kind: str, step: int, total: int) -> float:
 
 
 def optimizer(model: Model, config: Config) -> tuple[torch.optim.AdamW, list[float]]:
-    """AdamW over three groups, weights, angles (no decay) and probe, and the peak rate of each."""
+    """The optimiser over groups of parameters, and the peak rate of each group.
+
+    AdamW has three: weights, angles (no decay) and probe. Muon takes the encoder's weight matrices out of the first."""
     probe = list(model.probe.parameters()) if model.probe is not None else []
     angles = model.action.undecayed()
-    apart = {id(p) for p in (*probe, *angles)}
+    muon = config.optimiser == "muon"
+    matrices = [p for p in model.encoder.parameters() if muon and p.requires_grad and p.ndim > 1]
+    apart = {id(p) for p in (*probe, *angles, *matrices)}
     weights = [p for p in model.parameters() if p.requires_grad and id(p) not in apart]
-    groups = [
-        ({"params": weights, "weight_decay": config.weight_decay}, config.lr),
+    decay = config.weight_decay
+    groups: list[tuple[dict[str, Any], float]] = [
+        ({"params": weights, "weight_decay": decay}, config.lr),
         ({"params": angles, "weight_decay": 0.0}, config.lr * config.angle_lr),
-        ({"params": probe, "weight_decay": config.weight_decay}, config.lr * config.probe_lr),
+        ({"params": probe, "weight_decay": decay}, config.lr * config.probe_lr),
+        ({"params": matrices, "weight_decay": decay, "matrices": True}, config.lr * config.matrix_lr),
     ]
     groups = [(group, rate) for group, rate in groups if group["params"]]
+    kind = Muon if muon else torch.optim.AdamW
     fused = model.device.type in ("cpu", "cuda")
-    return torch.optim.AdamW([group for group, _ in groups], lr=config.lr, fused=fused), [rate for _, rate in groups]
+    return kind([group for group, _ in groups], lr=config.lr, fused=fused), [rate for _, rate in groups]

@@ -98,7 +98,9 @@ class Profile(Callback):
             file.parent.mkdir(parents=True, exist_ok=True)
             finished.export_chrome_trace(str(file))
         except (OSError, RuntimeError) as error:
-            raise RunError(f"cannot write {file}: {error}; make room or name another --out, then repeat") from None
+            raise RunError(
+                f"cannot write {file}: {error}; free some space or name another --out, then repeat"
+            ) from None
         first = training.step - steps + 1
         self.say(
             f"profile of steps {first} to {training.step}, {1000 * seconds / steps:.1f} ms each with the profiler on"

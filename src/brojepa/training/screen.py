@@ -15,7 +15,7 @@ from brojepa.text import duration
 
 COLUMNS = 80
 BLOCKS = "━─"
-EVERY = 0.25  # seconds between two looks of a bar
+EVERY = 0.25  # seconds between two updates of a bar
 LOOKS = {"bold": "1", "dim": "2", "green": "32", "yellow": "33", "cyan": "36"}
 WIDEST, NARROWEST = 30, 8  # of a bar, in characters
 
@@ -29,14 +29,14 @@ class Screen:
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
         known = "utf" in (getattr(stream, "encoding", None) or "").lower()
-        self.marks = BLOCKS if known else "#."  # what bars are made of: done, and to do
+        self.marks = BLOCKS if known else "#."  # characters of a bar: done, and to do
 
     def line(self, text: str, look: str = "", indent: int = 2) -> None:
         """Text that stays. Where a screen breaks it into lines, `indent` is for all but the first."""
         print(text, file=self.stream, flush=True)
 
     def passing(self, text: str, look: str = "") -> None:
-        """A line that the next one takes the place of."""
+        """A line that the next one replaces."""
 
 
 class Terminal(Screen):
@@ -130,7 +130,7 @@ def progress_bar(label: str, stream: TextIO) -> Iterator[Callable[[float], None]
 def bar(screen: Screen, label: str, share: float, notes: Sequence[str]) -> str:
     """A line that says how far something has come: a label, a bar, a percentage, and notes. The first notes that do not
     fit are left out."""
-    room = screen.columns - 3  # Ctrl-C writes two characters behind it
+    room = screen.columns - 3  # Ctrl-C echoes two characters after it
     percent, notes = f"{min(share, 1):4.0%}", list(notes)
     while (rest := room - len("  ".join((label, percent, *notes))) - 2) < NARROWEST and len(notes) > 1:
         notes.pop(0)

@@ -1,4 +1,4 @@
-"""Ctrl-C and its like while a run is on: the loop stops where it can be resumed."""
+"""Ctrl-C and SIGTERM during a run: the loop stops where it can be resumed."""
 
 from __future__ import annotations
 

@@ -34,10 +34,22 @@ Pictures = Callable[[Run], Mapping[str, bytes]]
 
 
 class Tracker(Callback):
-    """Tells a tracker of a run. A tracker of your own is a subclass with `open`, `log`, `end_with` and `shut`.
+    """Logs a run to a tracker. For a tracker of your own, define `open`, `log`, `end_with` and `shut`.
 
     Args:
-        pictures: draws a finished run; they are logged at its end.
+        pictures: draws a finished run; the pictures are logged at its end.
+
+    Raises:
+        RequestError: the tracker's package is not installed.
+
+    Examples:
+        >>> import brojepa
+        >>> class Printed(brojepa.Tracker):
+        ...     name = "printed"
+        ...     def log(self, step, numbers, angles):
+        ...         print(step, numbers["zero_shot"])
+        >>> Printed().log(1, {"zero_shot": 0.98}, None)
+        1 0.98
     """
 
     name = "tracker"
@@ -54,26 +66,45 @@ class Tracker(Callback):
 
     @property
     def install(self) -> str:
+        """The command that installs it."""
         return f"pip install 'brojepa[{self.name}]'"
 
     # What a subclass defines
 
     def open(self, training: Progress, identity: str, resumed: bool) -> None:
-        """Begin a tracked run, or go on with the one of this identity."""
+        """Begin a tracked run, or continue the one with this identity.
+
+        Args:
+            training: the run.
+            identity: what the tracker knows the run by.
+            resumed: whether it is known already.
+        """
         raise NotImplementedError
 
     def log(self, step: int, numbers: Mapping[str, float], angles: np.ndarray | None) -> None:
-        """The numbers of an epoch, and the learned angles."""
+        """Log an epoch.
+
+        Args:
+            step: the epoch.
+            numbers: its numbers by name.
+            angles: the learned angles, or None.
+        """
         raise NotImplementedError
 
     def end_with(self, step: int, numbers: Mapping[str, float], pictures: Mapping[str, Image.Image]) -> None:
-        """The final metrics, and pictures."""
+        """Log the final metrics.
+
+        Args:
+            step: the last epoch.
+            numbers: the metrics by name.
+            pictures: pictures by name.
+        """
         raise NotImplementedError
 
     def shut(self) -> None:
         """Write what is left."""
 
-    # What it hears
+    # Events of the run
 
     def begin(self, training: Progress, resumed: bool) -> None:
         self.training = training
@@ -89,9 +120,7 @@ class Tracker(Callback):
         self._try(self._log, row)
 
     def _log(self, row: dict[str, Any]) -> None:
-        plain = {
-            name: value for name, value in row.items() if name != "step"
-        }  # a word that trackers keep for themselves
+        plain = {name: value for name, value in row.items() if name != "step"}  # a name that trackers reserve
         numbers = {name: float(value) for name, value in plain.items() if isinstance(value, (int, float))}
         angles = np.array(row["angles"], float).ravel() if "angles" in row else None
         self.log(row["epoch"], numbers, angles)
@@ -110,12 +139,12 @@ class Tracker(Callback):
         self.training = None
 
     def _try(self, work: Callable[..., None], *arguments: Any) -> None:
-        """Do something that may fail; whatever fails is told once, and the rest is left out."""
+        """Do something that may fail; report a failure once, and skip the rest."""
         if self.failed:
             return
         try:
             work(*arguments)
-        except Exception as error:  # any: a full disk, no network, another version
+        except Exception as error:  # anything can fail: a full disk, no network, another version
             self.failed = True
             assert self.training is not None
             self.training.callbacks.warning(f"{self.name} failed ({reason(error):.200}): the run goes on without it")
@@ -211,14 +240,25 @@ TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "wandb": WandB
 
 
 def trackers(names: str | Iterable[str], pictures: Pictures | None = None) -> list[Tracker]:
-    """Callbacks that tell trackers of a run.
+    """Callbacks that log to trackers.
 
     Args:
-        names: "tensorboard", "wandb", "trackio", or several, with commas between them or as a list.
-        pictures: draws a finished run as PNGs by name, as `brojepa.pictures` does.
+        names: "tensorboard", "wandb", "trackio", or several, separated by commas or as a list.
+        pictures: draws a finished run as PNGs by name, such as `brojepa.pictures`.
+
+    Returns:
+        One callback per tracker.
 
     Raises:
-        RequestError: a tracker that does not exist or is not installed.
+        RequestError: an unknown tracker, or one that is not installed.
+
+    Examples:
+        >>> import brojepa
+        >>> try:
+        ...     brojepa.trackers("tensorbord")
+        ... except brojepa.BrojepaError as error:
+        ...     print(error)
+        unknown tracker 'tensorbord': did you mean tensorboard?
     """
     texts = [names] if isinstance(names, str) else list(names)
     wanted = dict.fromkeys(word.strip() for text in texts for word in text.split(","))

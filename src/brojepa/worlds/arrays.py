@@ -1,4 +1,4 @@
-"""Images and labels in whatever form they are brought: NumPy, torch or Pillow, whole or one by one.
+"""Images and labels in any form: NumPy, torch or Pillow, whole or one by one.
 
 What comes out is one form: uint8 images [count, channels, height, width] and int64 labels [count].
 """
@@ -16,7 +16,8 @@ from PIL import Image
 from torch import Tensor
 
 from brojepa.errors import RequestError
-from brojepa.worlds.pictures import fit, named, plain, quiet, read_picture
+from brojepa.worlds.pictures import fit, named, plain, quiet, read_picture, resized
+from brojepa.worlds.rows import Rows
 
 CHANNELS = (1, 3, 4)
 ONE = (str, Path, Image.Image, np.ndarray, Tensor)  # what a list of images may hold
@@ -50,6 +51,16 @@ def as_arrays(where: str, images: Any, labels: Any) -> tuple[np.ndarray, np.ndar
         )
     images = images[:, None] if images.ndim == 3 else _channels_first(where, images, first)
     return scaled(where, images), labels.astype(np.int64)
+
+
+def resized_arrays(where: str, images: Any, height: int, width: int) -> np.ndarray:
+    """Images in any form, stretched or shrunk to a size: uint8 [count, height, width, c]. Shrinking averages pixels."""
+    pixels, _ = as_arrays(where, images, np.zeros(len(images), np.int64))
+    found = np.empty((*pixels.shape[:2], height, width), np.uint8)
+    for row, image in zip(found, pixels, strict=True):
+        for plane, channel in zip(row, image, strict=True):  # one by one: a fourth one need not be transparency
+            plane[:] = np.asarray(resized(Image.fromarray(channel), height, width))
+    return np.moveaxis(found, 1, 3)
 
 
 def as_numpy(values: Any) -> np.ndarray:
@@ -106,7 +117,7 @@ def from_items(where: str, dataset: Any) -> tuple[np.ndarray, np.ndarray]:
     shape = (count, channels, *(images[0].shape[1:] if images else (0, 0)))
     whole = np.empty(shape, np.uint8)
     for i, image in enumerate(images):
-        whole[i] = image  # a grey one among colours has all channels alike
+        whole[i] = image  # a grey image among colour images gets equal channels
     return whole, np.array(labels, np.int64)
 
 
@@ -136,13 +147,15 @@ def _item(where: str, item: Any) -> tuple[np.ndarray, int]:
     return scaled(where, pixels), label
 
 
-def as_batch(images: Any, shape: tuple[int, int, int]) -> Tensor:
+def as_batch(images: Any, shape: tuple[int, int, int]) -> Tensor | Rows:
     """Images for a model that reads a shape [c, h, w], as a tensor [count, c, h, w] of numbers from 0 to 255.
 
     Args:
         images: one image or several, as arrays, tensors, Pillow images or paths; see `Model.encode`.
         shape: channels, height and width that the model reads.
     """
+    if isinstance(images, Rows) and tuple(images.shape[1:]) == shape:
+        return images  # read as they are encoded
     if isinstance(images, (str, Path, Image.Image)):
         images = [images]
     if isinstance(images, (list, tuple)) and any(isinstance(i, ONE) for i in images):
@@ -154,7 +167,7 @@ def as_batch(images: Any, shape: tuple[int, int, int]) -> Tensor:
         if images.dtype.kind not in "biuf":
             raise RequestError(f"images are {images.dtype}, expected numbers from 0 to 255 or floats from 0 to 1")
         if images.dtype.kind == "u" and images.dtype != np.uint8:
-            images = images.astype(np.int64)  # torch has few of these
+            images = images.astype(np.int64)  # torch lacks most of these types
         if not images.flags.writeable or min(images.strides, default=0) < 0:
             images = images.copy()  # torch warns of arrays that it could not write to, and reads none backwards
     try:
@@ -178,7 +191,7 @@ def _one(image: Any, i: int, shape: tuple[int, int, int]) -> Tensor:
     elif isinstance(image, Image.Image):
         with quiet(), named(f"image {i}"):
             image = torch.from_numpy(fit(image, shape, f"image {i}").copy())
-    return as_batch(image, shape).float()
+    return as_batch(image, shape)[:].float()
 
 
 def _to_255(images: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from brojepa.config import Config
+from brojepa.worlds.rows import Rows, some
 
 if TYPE_CHECKING:
     from brojepa.worlds.labelled import LabelledTransitions
@@ -16,9 +17,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Split:
-    """images uint8 [count, channels, height, width] and the states they show, int64 [count]."""
+    """Images and the states that they show.
 
-    images: Tensor
+    Args:
+        images: uint8, [count, channels, height, width]; a tensor, or `Rows`, which give tensors, of images that are
+            not in memory of their own.
+        states: int64, [count].
+
+    Examples:
+        >>> import brojepa
+        >>> import torch
+        >>> split = brojepa.Split(torch.zeros(6, 1, 4, 4, dtype=torch.uint8), torch.arange(6) % 3)
+        >>> split
+        Split of 6 images, 1 x 4 x 4
+        >>> len(split[torch.tensor([0, 2])])
+        2
+    """
+
+    images: Tensor | Rows
     states: Tensor
 
     def __repr__(self) -> str:
@@ -31,18 +47,34 @@ class Split:
         return Split(self.images[index], self.states[index])
 
     def to(self, device: torch.device) -> Split:
+        """The same split on a device.
+
+        Args:
+            device: the device.
+
+        Returns:
+            A split with both tensors there.
+        """
         return Split(self.images.to(device), self.states.to(device))
 
     @property
-    def parts(self) -> tuple[Tensor, ...]:
+    def parts(self) -> tuple[Tensor | Rows, ...]:
         """Everything that it holds."""
         return self.images, self.states
 
     def hold_out(self, count: int, n: int, generator: torch.Generator) -> tuple[Split, Split]:
-        """Split off `count` images (a fifth of all at most), every state in proportion and at least one of each.
+        """Split off some images, each state in proportion and at least one of each.
 
-        Images are ordered by their rank within their state after a shuffle, as a share of that state's images;
-        the first `count` in that order are held out.
+        Images are ordered by their rank within their state after a shuffle, as a share of that state's images. The
+        first `count` in that order are held out.
+
+        Args:
+            count: how many; at most a fifth of all.
+            n: number of states.
+            generator: shuffles the images.
+
+        Returns:
+            The remaining images, and those held out.
         """
         total = len(self)
         count = max(n, min(count, total // 5))
@@ -55,21 +87,34 @@ class Split:
         rank[by_state] = torch.arange(total) - starts[states[by_state]]
         share = rank / sizes[states]
         held = order[share.argsort(stable=True)]
-        return self[held[count:].sort().values], self[held[:count].sort().values]
+        kept = held[count:].sort().values
+        return Split(some(self.images, kept), self.states[kept]), self[held[:count].sort().values]
 
 
 @dataclass(frozen=True)
 class Batch:
     """What a model is trained on in one step.
 
-    images: the contexts, [batch, c, h, w], uint8 (float where warped).
-    states: what they show, [batch].
-    k: the actions, elements of the group, [batch, actions, ...].
-    next_states: where these lead, [batch, actions].
-    targets: images of the next states, [batch * actions, c, h, w], or None where none were drawn.
-    rows, target_rows: where contexts and targets lie in their split, [batch] and [batch, actions], if they lie there.
-    orbit, pose: which contexts show the same thing in poses that training actions connect, by a number each, [batch],
-        and the element that leads to each from one of them, [batch, ...]; None where no such views were drawn.
+    Args:
+        images: the contexts, [batch, c, h, w], uint8 (float if warped).
+        states: what they show, [batch].
+        k: the actions, elements of the group, [batch, actions, ...].
+        next_states: where these lead, [batch, actions].
+        targets: images of the next states, [batch * actions, c, h, w], or None if none were drawn.
+        rows: where the contexts are in their split, [batch], if they are there.
+        target_rows: where the targets are in their split, [batch, actions], if they are there.
+        orbit: a number per context, the same for views of one thing that training actions connect, [batch]; or None.
+        pose: the element that leads to each context from the start of its orbit, [batch, ...]; or None.
+
+    Examples:
+        >>> import brojepa
+        >>> import torch
+        >>> world = brojepa.open_world("mnist")
+        >>> batch = world.examples([-1, 1], rows=5, generator=torch.Generator().manual_seed(0))
+        >>> batch.images.shape, batch.k.tolist()[0]
+        (torch.Size([5, 1, 28, 28]), [-1, 1])
+        >>> bool(((batch.states[:, None] + batch.k) % 10 == batch.next_states).all())
+        True
     """
 
     images: Tensor
@@ -85,7 +130,23 @@ class Batch:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How transitions are drawn: the knobs of these names, and whether images of the next states are wanted."""
+    """How transitions are drawn. The fields are the knobs of the same names in `Config`.
+
+    Args:
+        every_action: apply every action to every context, instead of one drawn at random.
+        even_states: show every state equally often.
+        repeat: how often each image is a context per epoch.
+        walk: actions in a row from each context, in worlds of poses.
+        shift: largest shift in pixels.
+        warp: size of the random linear maps.
+        views: views of a thing that are drawn together, in worlds of poses.
+        with_targets: whether images of the next states are drawn too.
+
+    Examples:
+        >>> import brojepa
+        >>> brojepa.Sampling(shift=2, every_action=True).plain
+        Sampling(every_action=True, even_states=False, repeat=1, walk=1, shift=0, warp=0.0, views=1, with_targets=True)
+    """
 
     every_action: bool = False
     even_states: bool = False
@@ -98,6 +159,15 @@ class Sampling:
 
     @classmethod
     def of(cls, config: Config, with_targets: bool) -> Sampling:
+        """The sampling that a config asks for.
+
+        Args:
+            config: the config.
+            with_targets: whether the model wants images of the next states.
+
+        Returns:
+            The sampling.
+        """
         names = ("every_action", "even_states", "repeat", "walk", "shift", "warp", "views")
         return cls(**{name: getattr(config, name) for name in names}, with_targets=with_targets)
 
@@ -111,10 +181,19 @@ PLAIN = Sampling()
 
 
 class Transitions:
-    """Draws what a model is trained on, from one split and some actions. What `draw` returns is for `batch` alone.
+    """Draws what a model is trained on, from one split and some actions. Subclass it to draw differently.
 
-    An epoch is drawn at once from one generator, so that a run is a function of config and seed, and an epoch that was
-    cut off can be drawn again.
+    An epoch is drawn at once from one generator. So a run is a function of config and seed, and an epoch that was
+    interrupted can be drawn again. `len` is the number of contexts per epoch.
+
+    Examples:
+        >>> import brojepa
+        >>> import torch
+        >>> world = brojepa.open_world("mnist")
+        >>> transitions = world.transitions(world.test, (-1, 1), brojepa.Sampling())
+        >>> epoch = transitions.draw(torch.Generator().manual_seed(0))
+        >>> len(transitions), transitions.batch(epoch, 0, 32).images.shape
+        (10000, torch.Size([32, 1, 28, 28]))
     """
 
     def __len__(self) -> int:
@@ -122,11 +201,27 @@ class Transitions:
         raise NotImplementedError
 
     def draw(self, generator: torch.Generator) -> Any:
-        """An epoch."""
+        """Draw an epoch.
+
+        Args:
+            generator: the only source of random numbers.
+
+        Returns:
+            The epoch, for `batch` alone.
+        """
         raise NotImplementedError
 
     def batch(self, draw: Any, start: int, stop: int) -> Batch:
-        """Contexts start to stop of an epoch."""
+        """Gather a part of an epoch.
+
+        Args:
+            draw: what `draw` returned.
+            start: the first context.
+            stop: the one after the last.
+
+        Returns:
+            The batch.
+        """
         raise NotImplementedError
 
     @property

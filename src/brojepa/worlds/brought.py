@@ -1,4 +1,4 @@
-"""Views as a user brings them, checked: images with a thing and a pose each, or episodes of images and actions."""
+"""A user's views, checked: images with a thing and a pose each, or episodes of images and actions."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from torch import Tensor
 
 from brojepa.errors import RequestError
 from brojepa.groups import Group, parse
+from brojepa.groups.group import SAME
 from brojepa.worlds.arrays import as_arrays, as_numpy
+from brojepa.worlds.rows import from_array
 from brojepa.worlds.views import Views, ViewWorld, distinct
 from brojepa.worlds.world import content_sum, pixel_statistics
 
 UNIT = 1e-3  # how far a quaternion's length may be from 1: files round
 MOST = 256  # different actions of a recording that are listed; of more, as many spread over it
+LARGEST = 100_000  # elements of a finite group, which are listed
 
 
 def poses(
@@ -31,7 +34,7 @@ def poses(
         raise RequestError(
             f"{name}: thing {numbers[counts.argmin()]} has one view, a thing needs two or more: leave it out"
         )
-    views = Views(torch.from_numpy(pixels.copy()), torch.from_numpy(which), found)
+    views = Views(from_array(pixels), torch.from_numpy(which), found)
     return _world(name, views, law, None, held_out_things, tolerance, source)
 
 
@@ -52,14 +55,14 @@ def recording(
         raise RequestError(f"{name}: episode {first} has one frame, an episode needs two or more: leave it out")
     given = np.array(as_numpy(actions))
     if given.shape[:1] == which.shape and given.dtype.kind == "f":
-        given[last] = 0  # of the last frame of an episode nothing follows, and files have NaN there
+        given[last] = 0  # nothing follows the last frame of an episode: files have NaN there
         if law.shape == (4,):
             given[last, ..., 0] = 1
     taken = elements(f"{name}: actions", given, law, len(which), between=True)
     frames = _along(law, taken, torch.from_numpy(last))
     used = taken[torch.from_numpy(~last)]
     listed = distinct(law, _some(law, used))
-    views = Views(torch.from_numpy(pixels.copy()), torch.from_numpy(which), frames)
+    views = Views(from_array(pixels), torch.from_numpy(which), frames)
     recorded = tuple(law.plain(k) for k in listed)
     return _world(name, views, law, recorded, held_out_things, tolerance, source)
 
@@ -92,6 +95,9 @@ def _world(
         raise RequestError(f"--held-out-things {held_out}: {name} has {len(things)} {what}, hold out fewer")
     if not tolerance >= 0:
         raise RequestError(f"--tolerance must be 0 degrees or more, got {tolerance}")
+    if not _moves(views, law):
+        what = "thing are in one pose" if recorded is None else "episode show one pose: no action leads away"
+        raise RequestError(f"{name}: all views of each {what}, there is nothing to learn: add views in other poses")
     order = things[torch.randperm(len(things), generator=torch.Generator().manual_seed(0))]
     train, test = (views.of(order[held_out:]), views.of(order[:held_out])) if held_out else (views, views)
     mean, std = pixel_statistics(train.images)
@@ -102,6 +108,13 @@ def _world(
     )
 
 
+def _moves(views: Views, law: Group) -> bool:
+    """Whether any thing is there in two poses."""
+    things, which = views.states.unique(return_inverse=True)
+    first = torch.full((len(things),), len(which)).scatter_reduce(0, which, torch.arange(len(which)), "amin")
+    return bool((law.distance(views.poses, views.poses[first[which]]) > SAME).any())
+
+
 def elements(where: str, values: Any, group: Group, count: int, between: bool = False) -> Tensor:
     """Elements of a group as arrays hold them, checked, [count, ...].
 
@@ -109,6 +122,8 @@ def elements(where: str, values: Any, group: Group, count: int, between: bool = 
     """
     if not count:
         raise RequestError(f"{where.partition(':')[0]} is empty: it needs two or more images")
+    if (group.order or 0) > LARGEST:
+        raise RequestError(f"{where}: {group} has {group.order:,} elements, at most {LARGEST:,} are listed; use SO2")
     given = as_numpy(values)
     if given.ndim == 2 and not group.shape and given.shape[1] == 1:
         given = given[:, 0]

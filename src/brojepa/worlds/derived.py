@@ -90,7 +90,7 @@ def rotation(part: str, open_world: Open) -> World:
     turns = tuple(float(d) for d in range(FINE - 180, 181, FINE) if d)
 
     def show(things: Split, pose: Tensor) -> Tensor:
-        return transforms.turn(things.images, torch.deg2rad(pose))
+        return transforms.turn(things.images[:], torch.deg2rad(pose))
 
     return _posed(_named("rotation", part), open_world(part or "mnist"), SO2(), show, grid, turns)
 
@@ -102,7 +102,7 @@ def dihedral(part: str, open_world: Open) -> World:
         raise RequestError(f"world dihedral:{part}: images of {base.shape[1]} x {base.shape[2]} are not square")
 
     def show(things: Split, pose: Tensor) -> Tensor:
-        return transforms.flip_turn(things.images, pose[..., 0], pose[..., 1])
+        return transforms.flip_turn(things.images[:], pose[..., 0], pose[..., 1])
 
     return _posed(_named("dihedral", part), base, group, show, group.elements, group.actions)
 

@@ -25,6 +25,7 @@ from brojepa.worlds.world import World
 
 SAMPLE = 500  # images that augmentation is tried on
 SIDE = 32  # pixels, about: larger images are shrunk for that
+AT_ONCE = 2**20  # pixels of images that are moved at once: ten times as many are made of them
 LOST = 0.05  # images confused in addition that are too many
 
 
@@ -46,10 +47,10 @@ def _(world: ViewWorld) -> Choose:
 
 def view_facts(world: ViewWorld) -> view_recipe.Facts:
     """The facts of a world of views."""
-    train, (_, height, width) = world.train, world.shape
+    train = world.train
     reach = None if world.recorded is not None or world.group.order else world.tolerance or world.reach
     things = len(train.states.unique())
-    return view_recipe.Facts(len(train), things, height * width, str(world.group), world.smallest_steps(), reach)
+    return view_recipe.Facts(len(train), things, world.shape, str(world.group), world.smallest_steps(), reach)
 
 
 def facts(world: World) -> Facts:
@@ -65,10 +66,10 @@ def facts(world: World) -> Facts:
 def harmless(split: Split, shift: int, warp: float) -> tuple[int, float]:
     """The largest shift and warp, up to those given, after which images are told apart as well as before."""
     sample = first_of_each(split, SAMPLE)
-    plain = told_apart(sample.states, sample.images[:, None])
-    while shift and told_apart(sample.states, shifted(sample.images, shift)) < plain - LOST:
+    plain = told_apart(sample, lambda images: images[:, None])
+    while shift and told_apart(sample, partial(shifted, by=shift)) < plain - LOST:
         shift -= 1
-    if warp and told_apart(sample.states, warped(sample.images, warp)) < plain - LOST:
+    if warp and told_apart(sample, partial(warped, by=warp)) < plain - LOST:
         warp = 0.0
     return shift, warp
 
@@ -82,16 +83,26 @@ def first_of_each(split: Split, count: int) -> Split:
     return split[order[rank < max(2, count // len(sizes))]]
 
 
-def told_apart(states: Tensor, variants: Tensor) -> float:
+def told_apart(sample: Split, moved: Callable[[Tensor], Tensor]) -> float:
     """The share of images, as they are moved, whose nearest other image, moved in any of the same ways, shows the same
-    state. variants [count, ways, c, h, w]; each image is asked in one of its ways, in turn. Exact: whole numbers."""
-    count, ways = variants.shape[:2]
-    factor = max(1, min(variants.shape[-2:]) // SIDE)
-    x = F.avg_pool2d(variants.flatten(0, 1).double(), factor, divisor_override=1).flatten(1)
-    asked = x.unflatten(0, (count, ways))[torch.arange(count), torch.arange(count) % ways]
+    state. moved: images -> [count, ways, c, h, w]; each image is asked in one of its ways, in turn. Exact: whole
+    numbers."""
+    pixels = sample.images[0].numel()
+    parts = [_shrunk(moved(part[:])) for part in sample.images.split(max(1, AT_ONCE // pixels))]
+    x = torch.cat(parts)
+    count, ways = x.shape[:2]
+    asked = x[torch.arange(count), torch.arange(count) % ways]
+    x = x.flatten(0, 1)
     distance = (x.square().sum(1) - 2 * asked @ x.T).unflatten(1, (count, ways)).amin(2)
     distance.fill_diagonal_(torch.inf)
-    return float((states[distance.argmin(1)] == states).double().mean())
+    return float((sample.states[distance.argmin(1)] == sample.states).double().mean())
+
+
+def _shrunk(variants: Tensor) -> Tensor:
+    """Images [count, ways, c, h, w] of about SIDE pixels, flat: [count, ways, pixels]."""
+    factor = max(1, min(variants.shape[-2:]) // SIDE)
+    flat = F.avg_pool2d(variants.flatten(0, 1).double(), factor, divisor_override=1).flatten(1)
+    return flat.unflatten(0, variants.shape[:2])
 
 
 def shifted(images: Tensor, by: int) -> Tensor:

@@ -32,7 +32,7 @@ from brojepa.worlds.world import World
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
-VERSION = 1  # of what the cache holds: goes up when images are read otherwise
+VERSION = 1  # version of the cache: raise it when images are read differently
 KEPT = 8  # folders in the cache
 THREADS = 8
 WIDE = 30  # letters of a progress bar
@@ -70,7 +70,7 @@ def read(directory: Path, size: tuple[int, int] | None = None) -> World:
     images, deep, clear = _cached(directory, files, size)
     held = every_fifth(labels) if found.test is None else np.arange(len(labels)) >= len(found.train)
     train, test = ((images[mask], labels[mask]) for mask in (~held, held))
-    world = World.from_arrays(directory.resolve().name, train, test, n=len(found.names), names=found.names)
+    world = World.assembled(directory.resolve().name, train, test, n=len(found.names), names=found.names, own=True)
     notes = (
         f"{directory}: ignored {plural(found.ignored, 'file')} besides the images",
         f"{directory}: {plural(deep, 'image')} of 16 bits a pixel scaled to 8",
@@ -186,7 +186,7 @@ def _cached(directory: Path, files: Sequence[Path], size: tuple[int, int] | None
             file.touch()
             return images, deep, clear
     images, deep, clear = _read(directory, files, size)
-    with contextlib.suppress(OSError):  # a cache that cannot be written to is no reason to stop
+    with contextlib.suppress(OSError):  # failing to write the cache is not an error
         _keep(file, images, np.array([deep, clear]))
     return images, deep, clear
 
@@ -235,7 +235,7 @@ def _read(directory: Path, files: Sequence[Path], size: tuple[int, int] | None) 
 
 
 def _each(do: Callable[[Path], T], files: Sequence[Path], doing: str) -> Generator[T, None, None]:
-    """What a function gives for each file, in their order, by several threads; a bar on a terminal says how far."""
+    """Call a function for each file with several threads, in order; a terminal shows a progress bar."""
     live, shown = sys.stderr.isatty(), time.monotonic()
     pool = ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1))
     try:

@@ -4,6 +4,7 @@ a row per episode; the group of the actions is an attribute of the file."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,10 +27,23 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], str]:
             missing = [key for key in COLUMNS if key not in found]
             if missing:
                 raise RequestError(f"{path} lacks {' and '.join(missing)}: it holds {', '.join(file) or 'nothing'}")
-            memory.check(path, sum(column.size * column.dtype.itemsize for column in found.values()))
-            return {key: np.asarray(column) for key, column in found.items()}, str(file.attrs.get("group", ""))
+            pixels = _on_disk(path, found["pixels"])
+            held = [column for key, column in found.items() if pixels is None or key != "pixels"]
+            memory.check(path, sum(column.size * column.dtype.itemsize for column in held))
+            columns = {key: np.asarray(c) for key, c in found.items() if pixels is None or key != "pixels"}
+            return columns | ({} if pixels is None else {"pixels": pixels}), str(file.attrs.get("group", ""))
     except OSError as error:
         raise RequestError(f"{path} is not a readable HDF5 file ({' '.join(str(error).split()):.200})") from None
+
+
+def _on_disk(path: Path, column: Any) -> np.memmap | None:
+    """Images as they lie in the file, where they lie there in one piece; they are then not read before they are needed.
+    None where they are compressed or in chunks."""
+    place = column.id.get_offset() if column.chunks is None else None
+    if place is None or column.dtype != np.uint8 or not column.size:
+        return None
+    mapped = np.memmap(path, np.uint8, "r", place, column.shape)
+    return mapped if all(np.array_equal(mapped[i], column[i]) for i in (0, -1)) else None
 
 
 def frames(path: Path, columns: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -38,7 +52,7 @@ def frames(path: Path, columns: dict[str, np.ndarray]) -> tuple[np.ndarray, np.n
     total = min(len(columns["pixels"]), len(columns["action"]))
     whole = offset.shape == length.shape and all(part.dtype.kind in "iu" for part in (offset, length))
     if not whole or (length < 0).any() or (offset < 0).any() or (offset + length > total).any():
-        raise RequestError(f"{path}: ep_offset and ep_len reach beyond the {total} frames, or are no whole numbers")
+        raise RequestError(f"{path}: ep_offset and ep_len reach beyond the {total} frames, or are not whole numbers")
     order = np.argsort(offset, kind="stable")
     offset, length = offset[order].astype(np.int64), length[order].astype(np.int64)
     if (offset[1:] < (offset + length)[:-1]).any():

@@ -1,7 +1,7 @@
 """Reading and writing IDX, the format of MNIST and EMNIST: a magic number, the sizes, then the bytes.
 
 Bytes 0-1 are zero, byte 2 is the type (0x08, unsigned byte, the only one used here), byte 3 the number of
-dimensions; then one big-endian 32-bit size a dimension. Plain or gzip.
+dimensions; then one big-endian 32-bit size per dimension. Plain or gzip.
 """
 
 from __future__ import annotations

@@ -31,9 +31,26 @@ class LabelledDraw:
 
 
 class LabelledTransitions(Transitions):
-    """Draws transitions within one split: k uniform over the actions, the target uniform over the images of the
-    state that k leads to. With `every_action` each context comes with all actions instead of one, with `even_states`
-    every state is shown equally often, to within one."""
+    """Draws transitions between labelled states: a context, an action, and an image of the state that it leads to.
+
+    Actions are uniform, and so are the images of the next state. `every_action` pairs each context with all actions,
+    `even_states` shows every state equally often, to within one.
+
+    Args:
+        split: the images to draw from.
+        group: the group of the actions.
+        actions: the actions to draw, plain elements.
+        sampling: how to draw.
+
+    Examples:
+        >>> import brojepa
+        >>> import torch
+        >>> split = brojepa.Split(torch.zeros(6, 1, 4, 4, dtype=torch.uint8), torch.arange(6) % 3)
+        >>> transitions = brojepa.LabelledTransitions(split, brojepa.Cyclic(3), (-1, 1))
+        >>> batch = transitions.batch(transitions.draw(torch.Generator().manual_seed(0)), 0, 4)
+        >>> batch.k.shape, batch.targets.shape
+        (torch.Size([4, 1]), torch.Size([4, 1, 4, 4]))
+    """
 
     def __init__(self, split: Split, group: Group, actions: Sequence[Element], sampling: Sampling = PLAIN) -> None:
         self.split, self.group, self.sampling = split, group, sampling
@@ -43,9 +60,6 @@ class LabelledTransitions(Transitions):
         self._by_state = states.argsort(stable=True)
         self._sizes = torch.bincount(states, minlength=group.order or 0)
         self._starts = self._sizes.cumsum(0) - self._sizes
-        images = F.pad(split.images, (sampling.shift,) * 4) if sampling.shift else split.images
-        h, w = split.images.shape[2:]
-        self._windows = images.unfold(2, h, 1).unfold(3, w, 1)  # a view, [count, c, 2 shift + 1, 2 shift + 1, h, w]
 
     def __len__(self) -> int:
         return len(self.split) * self.sampling.repeat
@@ -103,8 +117,10 @@ class LabelledTransitions(Transitions):
         return Batch(images, states, k, self.group.apply(states[:, None], k), targets, context, target_rows)
 
     def _images(self, index: Tensor, offset: Tensor | None, warp: Tensor | None) -> Tensor:
-        if offset is None:
-            images = self.split.images.index_select(0, index)
-        else:
-            images = self._windows[index, :, offset[:, 0], offset[:, 1]]
+        images = self.split.images.index_select(0, index)
+        if offset is not None:
+            h, w = images.shape[2:]
+            padded = F.pad(images, (self.sampling.shift,) * 4)
+            windows = padded.unfold(2, h, 1).unfold(3, w, 1)  # a view, [count, c, 2 shift + 1, 2 shift + 1, h, w]
+            images = windows[torch.arange(len(images), device=index.device), :, offset[:, 0], offset[:, 1]]
         return images if warp is None else transforms.warp(images, warp)

@@ -1,4 +1,4 @@
-"""Whether images fit into memory, said before they are read: worlds are held there whole."""
+"""Check that images fit into memory before they are read: worlds are kept in memory whole, unless they are `mapped`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check(path: Path, size: int) -> None:
         need, have = (f"{number / 1e9:,.1f} GB" for number in (COPIES * size, free))
         raise RequestError(
             f"{path} holds {size / 1e9:,.1f} GB of data and needs {need} of memory to be read, {have} are available: "
-            "take fewer or smaller images"
+            "take fewer or smaller images, or a folder with images.npy and labels.npy, which are read from disk"
         )
 
 

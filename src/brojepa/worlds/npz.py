@@ -31,7 +31,7 @@ def read(path: Path) -> tuple[str, dict[str, np.ndarray]]:
             return kind, {key: file[key] for key in sizes}
     except RequestError:
         raise
-    except Exception as error:  # a damaged zip raises any of a dozen kinds
+    except Exception as error:  # a damaged zip can raise many kinds of exception
         why = " ".join(str(error).split()) or type(error).__name__
         raise RequestError(f"{path} is not a readable .npz file ({why:.200})") from None
 

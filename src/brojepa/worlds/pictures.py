@@ -19,7 +19,7 @@ LISTED = 30  # states of a cycle that are all named
 
 
 class Plain(NamedTuple):
-    """An image of 8 bits a pixel, grey ("L") where it has no colours and "RGB" where it has; whether it had 16 bits,
+    """An image of 8 bits per pixel, grey ("L") where it has no colours and "RGB" where it has; whether it had 16 bits,
     and whether parts of it were transparent."""
 
     image: Image.Image
@@ -53,7 +53,7 @@ def plain(image: Image.Image) -> Plain:
 
 
 def resized(image: Image.Image, height: int, width: int) -> Image.Image:
-    """An image stretched or shrunk to a size; what is shrunk is averaged, not picked."""
+    """An image stretched or shrunk to a size; shrinking averages pixels."""
     return image if image.size == (width, height) else image.resize((width, height), Image.Resampling.BILINEAR)
 
 
@@ -103,7 +103,7 @@ def _fitted(pixels: np.ndarray, shape: tuple[int, int, int], where: str, invert:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Pillow's warnings are not for the user, but for the one of an image of too many pixels, which is an error."""
+    """Silence Pillow's warnings, except the one about too many pixels, which becomes an error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -112,20 +112,20 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def named(path: Path | BinaryIO | str) -> Iterator[None]:
-    """Whatever goes wrong while a picture is read is one line that names it."""
+    """Turn any failure to read an image into one line that names the file."""
     try:
         yield
     except RequestError:
         raise
     except UnidentifiedImageError:
-        raise RequestError(f"{path} is no picture that Pillow can read: give a PNG or a .npy") from None
+        raise RequestError(f"{path} is not an image that Pillow can read: give a PNG or a .npy") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise RequestError(
             f"{path} has more than {Image.MAX_IMAGE_PIXELS:,} pixels, Pillow's limit: shrink it first"
         ) from None
     except OSError as error:
         raise RequestError(f"cannot read {path}: {error.strerror or error}") from None
-    except Exception as error:  # a damaged picture raises any of a dozen kinds
+    except Exception as error:  # a damaged image can raise many kinds of exception
         raise RequestError(f"cannot read {path}: {error or type(error).__name__}") from None
 
 

@@ -29,13 +29,30 @@ Show = Callable[[Split, Tensor], Tensor]
 
 @dataclass(frozen=True, repr=False)
 class PoseWorld(World):
-    """A world of poses. Its splits hold things: their images unmoved, and a number that names each.
+    """A world of things in poses. Its splits hold the things: their unmoved images, and a number that names each.
 
-    show: things in poses, as images.
-    candidates: poses among which a predicted one is looked for, [count, ...].
-    measured: the actions that are measured.
-    contexts: poses from which a thing is measured; on the candidates' grid where they are a grid, else drawn.
-    views: images per epoch where there are fewer things.
+    Make one from your own views with `PoseWorld.from_arrays` or `PoseWorld.from_recording`.
+
+    Args:
+        name: what the world is called.
+        n: 0, since poses are not labels.
+        train: the things to train on.
+        test: the things to test on.
+        mean: mean of each channel.
+        std: standard deviation of each channel.
+        source: what the data are.
+        law: the group of the poses.
+        notes: what a user should know about the data.
+        show: a function from things and poses to images.
+        candidates: poses among which a predicted one is searched, [count, ...].
+        measured: the actions to measure.
+        contexts: number of poses from which each thing is measured.
+        views: images per epoch, if there are fewer things.
+
+    Examples:
+        >>> import brojepa
+        >>> brojepa.open_world("dihedral").group
+        Dihedral(n=4)
     """
 
     show: Show = field(kw_only=True)
@@ -53,16 +70,29 @@ class PoseWorld(World):
 
         Args:
             name: what the world is called.
-            images: as `World.from_arrays` takes them.
-            things: integers [count], which thing an image shows. Views may be missing for some things.
-            poses: in which pose, [count, ...]: integers for Z72, degrees for SO2, unit quaternions w, x, y, z for SO3.
+            images: as in `World.from_arrays`.
+            things: integers [count], which thing an image shows. Things may lack some views.
+            poses: the pose of each, [count, ...]: integers for Z72, degrees for SO2, unit quaternions w, x, y, z for
+                SO3.
             group: the group of the poses, or its name.
-            held_out_things: how many things are for test alone, drawn once and for all.
-            tolerance: of a continuous group, degrees up to which the action between two views counts as one that is
-                trained on.
+            held_out_things: number of things for test only.
+            tolerance: for a continuous group, degrees within which the action between two views counts as a training
+                action.
 
         Returns:
-            A world in which action k leads from a view in pose g to that of the same thing in pose k g.
+            A world in which action k leads from a view in pose g to a view of the same thing in pose k g.
+
+        Raises:
+            RequestError: arrays that do not fit each other or the group.
+
+        Examples:
+            >>> import brojepa
+            >>> import numpy as np
+            >>> images = np.stack([np.roll(np.eye(8, dtype=np.uint8) * 255, i, axis=1) for i in range(8)] * 2)
+            >>> things, poses = np.repeat([0, 1], 8), np.tile(np.arange(8), 2)
+            >>> world = brojepa.PoseWorld.from_arrays("rolled", images, things, poses, "Z8")
+            >>> str(world.group), world.n
+            ('Z8', 0)
         """
         return brought.poses(
             name, images, things, poses, group, held_out_things=held_out_things, tolerance=tolerance
@@ -77,13 +107,28 @@ class PoseWorld(World):
 
         Args:
             name: what the world is called.
-            images: the frames, as `World.from_arrays` takes them; those of an episode follow one another.
-            actions: what leads from each frame to the next, [count, ...], elements of the group. That of the last frame
-                of an episode is not looked at.
-            episode: integers [count], which episode a frame is of.
+            images: the frames, as in `World.from_arrays`; those of an episode are consecutive.
+            actions: what leads from each frame to the next, [count, ...], elements of the group. The action of an
+                episode's last frame is ignored.
+            episode: integers [count], the episode of each frame.
             group: the group of the actions, or its name.
-            held_out_things: how many episodes are for test alone; -1 is a fifth of them.
+            held_out_things: number of episodes for test only; -1 means a fifth.
             tolerance: as in `from_arrays`.
+
+        Returns:
+            A world whose things are the episodes.
+
+        Raises:
+            RequestError: arrays that do not fit each other or the group.
+
+        Examples:
+            >>> import brojepa
+            >>> import numpy as np
+            >>> images = np.stack([np.roll(np.eye(8, dtype=np.uint8) * 255, i, axis=1) for i in range(8)] * 5)
+            >>> actions, episode = np.ones(40, dtype=int), np.repeat(np.arange(5), 8)
+            >>> world = brojepa.PoseWorld.from_recording("rolled", images, actions, episode, "Z8")
+            >>> str(world.group)
+            'Z8'
         """
         return brought.recording(
             name, images, actions, episode, group, held_out_things=held_out_things, tolerance=tolerance
@@ -94,12 +139,33 @@ class PoseWorld(World):
         return self.measured
 
     def hold_out(self, count: int, generator: torch.Generator) -> tuple[Split, Split]:
-        """Things held out for validation; where there are few, as many new views of the same."""
+        """Set things apart for validation; if there are few, use new views of the same things.
+
+        Args:
+            count: how many things.
+            generator: draws them.
+
+        Returns:
+            The things to train on, and those to validate on.
+        """
         if self.views:
             return self.train, self.train
         return self.train.hold_out(count, int(self.train.states.max()) + 1, generator)
 
     def transitions(self, split: Split, actions: Sequence[Element], sampling: Sampling) -> Transitions:
+        """What draws transitions from a split of this world.
+
+        Args:
+            split: the things to draw from.
+            actions: the actions to draw, plain elements.
+            sampling: how to draw.
+
+        Returns:
+            The transitions.
+
+        Raises:
+            RequestError: augmentation, which is for labelled states.
+        """
         if sampling != sampling.plain:
             flags = "--shift, --warp and --even-states"
             raise RequestError(f"{flags} are for labelled states, not for poses of {self.group}")
@@ -186,9 +252,26 @@ class PoseDraw:
 
 
 class PoseTransitions(Transitions):
-    """Draws transitions of things in poses: the pose uniform over the group, k uniform over the actions or, with
-    `every_action`, all of them; the target is the same thing in the pose that k leads to. With `walk` above 1, k are
-    that many actions in a row, and the targets the thing after each of them."""
+    """Draws things in poses: a thing in a uniform pose, an action, and the same thing in the pose that it leads to.
+
+    `every_action` pairs each context with all actions. With `walk` above 1, the actions are that many in a row, and the
+    targets show the thing after each of them.
+
+    Args:
+        world: the world of poses.
+        split: the things to draw from.
+        actions: the actions to draw, plain elements.
+        sampling: how to draw.
+
+    Examples:
+        >>> import brojepa
+        >>> import torch
+        >>> world = brojepa.open_world("dihedral")
+        >>> transitions = brojepa.PoseTransitions(world, world.test, [(1, 0), (0, 1)])
+        >>> batch = transitions.batch(transitions.draw(torch.Generator().manual_seed(0)), 0, 8)
+        >>> batch.images.shape, batch.k.shape
+        (torch.Size([8, 1, 28, 28]), torch.Size([8, 1, 2]))
+    """
 
     def __init__(self, world: PoseWorld, split: Split, actions: Sequence[Element], sampling: Sampling = PLAIN) -> None:
         self.world, self.split = world, split

@@ -1,6 +1,6 @@
 """The recipe for own images: knobs chosen by a few facts of the world, and why, in one line.
 
-It is made to hold up on images that nobody has tuned for. What a user sets stays as it was set.
+It is meant to work on images that nobody has tuned for. What a user sets stays as it was set.
 """
 
 from __future__ import annotations
@@ -44,15 +44,26 @@ class Facts:
 
 
 def augmentation(images: int, shape: tuple[int, int, int]) -> tuple[int, float]:
-    """The shift in pixels and the warp that suit this many images, if neither confuses states."""
+    """The shift in pixels and the warp that suit this many images, if neither confuses states. A side of fewer than 8
+    pixels has none to lose."""
     few, side = images < PLENTY, min(shape[1:])
-    return max(int(side >= 8), side // (14 if few else 28)), 0.1 if few else 0.0
+    return (max(1, side // (14 if few else 28)), 0.1 if few else 0.0) if side >= 8 else (0, 0.0)
 
 
 def relaxing(states: int) -> int:
     """Steps of relaxing that bring a cycle of states into line. The slowest mode shrinks by cos^2(pi / states) in each,
     about exp(-(pi / states)^2)."""
     return math.ceil(LINED_UP * states**2)
+
+
+def encoder(shape: tuple[int, int, int]) -> dict[str, str]:
+    """The encoder, where the preset's does not do: a convolution halves the sides of an image."""
+    return {"encoder": "mlp"} if min(shape[1:]) < 2 else {}
+
+
+def thin(shape: tuple[int, int, int]) -> list[tuple[Sequence[str], str]]:
+    """Why `encoder` chose another one."""
+    return [(("encoder",), f"images of {shape[1]} x {shape[2]} are too thin for the cnn")] if encoder(shape) else []
 
 
 def recipe(facts: Facts, given: Mapping[str, Any] | None = None) -> tuple[Config, str]:
@@ -79,6 +90,7 @@ def recipe(facts: Facts, given: Mapping[str, Any] | None = None) -> tuple[Config
         "shift": facts.shift,
         "warp": facts.warp,
         "even_states": facts.most > UNEVEN * facts.least,
+        **encoder(facts.shape),
         **(relaxed if facts.cycle and rotates else {"target": "mean"}),
     }
     config = preset(AUTO).replace(**{**chosen, **given})
@@ -101,16 +113,16 @@ def _reason(facts: Facts, config: Config, given: Mapping[str, Any]) -> str:
         reasons.append((("even_states",), f"{facts.least:,} to {facts.most:,} images per state"))
     if config.latent > preset(AUTO).latent:
         reasons.append((("latent",), f"a plane for each frequency of {facts.states} states"))
-    return told(reasons, config, given)
+    return explain([*reasons, *thin(facts.shape)], config, given)
 
 
-def told(reasons: Sequence[tuple[Sequence[str], str]], config: Config, given: Mapping[str, Any]) -> str:
+def explain(reasons: Sequence[tuple[Sequence[str], str]], config: Config, given: Mapping[str, Any]) -> str:
     """Flags and why they are what they are, in one line; those that the user gave are left out."""
-    said = []
+    parts = []
     for names, why in reasons:
         flags = [_flag(name, getattr(config, name)) for name in names if name not in given]
-        said += [f"{' '.join(flags)} ({why})"] if flags else []
-    return ", ".join(said)
+        parts += [f"{' '.join(flags)} ({why})"] if flags else []
+    return ", ".join(parts)
 
 
 def _flag(name: str, value: Any) -> str:

@@ -1,7 +1,7 @@
 """Solids: 3D objects made of coloured balls, and pictures of them from any side.
 
 An object is a bent body with a head and limbs, each in a colour of its own; no turn and no mirror takes it to itself.
-`view` casts one ray a sample, straight along z, and shades what it meets under a light that stays with the camera: a
+`view` casts one ray per sample, straight along z, and shades what it meets under a light that stays with the camera: a
 picture is a function of the turned object alone. x points right, y up, z to the viewer; the unit ball fills the frame.
 """
 
@@ -86,7 +86,7 @@ def view(solids: Solids, which: Tensor, rotation: Tensor, size: int = 32) -> Ten
 
 
 def _picture(solids: Solids, rotation: Tensor, size: int) -> Tensor:
-    """One object a rotation: uint8 [batch, 3, size, size]."""
+    """One object per rotation: uint8 [batch, 3, size, size]."""
     radii = solids.radii
     centres = (rotation[:, None] * solids.centres[:, :, None]).sum(-1)  # no matmul: a GPU may round those to ten bits
     x = (torch.arange(2 * size, device=rotation.device) + 0.5) / size - 1
@@ -120,7 +120,7 @@ def _nearest(centres: Tensor, radii: Tensor, x: Tensor, y: Tensor) -> tuple[Tens
     across = radii[..., None].square() - (x - centres[..., :1]).square()
     down = (y - centres[..., 1:2]).square()
     depth = across[:, :, None] - down[..., None]  # [batch, parts, rows, columns], the square of it
-    depth = depth.clamp_(min=GRAZE**2).sqrt_()  # never of 0 or less, where some CPUs are slow
+    depth = depth.clamp_(min=GRAZE**2).sqrt_()  # not of 0 or less, which is slow on some CPUs
     height = F.threshold(depth, 1.001 * GRAZE, -4.0, inplace=True).add_(centres[..., 2:, None] + 2)
     number = torch.arange(parts, dtype=torch.int32, device=x.device)[:, None, None]
     height.view(torch.int32).bitwise_and_(~bits).bitwise_or_(number)

@@ -20,8 +20,8 @@ from brojepa import parts
 from brojepa.config import WORLDS, is_own_world, needs_emnist, parse_size, world_code, world_folder
 from brojepa.errors import MissingData, RequestError, unknown
 from brojepa.files import cache_dir, place
-from brojepa.worlds import brought, derived, folder, hdf5, idx, npz
-from brojepa.worlds.arrays import every_fifth
+from brojepa.worlds import brought, derived, folder, hdf5, idx, mapped, npz
+from brojepa.worlds.arrays import every_fifth, resized_arrays
 from brojepa.worlds.world import World, content_sum
 
 PARTS = ("train images", "train labels", "test images", "test labels")
@@ -90,18 +90,28 @@ def open_world(
     name: str, data_dir: str | Path | None = None, *, size: str | int = "", group: str = "", held_out_things: int = -1,
     tolerance: float = 0.0,
 ) -> World:  # fmt: skip
-    """The world of a name in `WORLDS`, some states of one (`mnist:0-6`), the one at a path (a directory with a
-    sub-folder of images per state or of IDX files, an .npz, or a recording in HDF5), or the one that own code makes
-    (`package.module:name`).
+    """Open a world by name or path.
 
     Args:
-        name: the name or the path.
-        data_dir: where EMNIST lies.
-        size: what the images of a folder are resized to, N or HxW.
-        group: the group of poses or of a recording, where its file does not say.
-        held_out_things: how many things, or episodes, are for test alone; -1 is none of the things, a fifth of the
-            episodes.
-        tolerance: degrees up to which two actions of a continuous group count as one; 0 leaves it to the world.
+        name: a built-in world ("mnist", "torus", ...), some states of one ("mnist:0-6"), the path of your own images (a
+            folder with a sub-folder per state, a directory of IDX files or of images.npy and labels.npy, an .npz, a
+            recording in HDF5), or own code ("package.module:name").
+        data_dir: where EMNIST is.
+        size: resize the images of a folder or a file to N or HxW.
+        group: the group of poses or of a recording, if the file does not name it.
+        held_out_things: number of things, or episodes, for test only; -1 means no things, or a fifth of the episodes.
+        tolerance: degrees within which two actions of a continuous group count as one; 0 lets the world decide.
+
+    Returns:
+        The world, in memory; images in .npy files stay on disk.
+
+    Raises:
+        RequestError: an unknown name, files that are missing or damaged, or an option that does not apply.
+
+    Examples:
+        >>> import brojepa
+        >>> brojepa.open_world("mnist:0-6").n
+        7
     """
     base, _, rest = name.partition(":")
     views = {"group": group, "held_out_things": held_out_things, "tolerance": tolerance}
@@ -111,7 +121,7 @@ def open_world(
             f"--{flag.replace('_', '-')} {views[flag]} is for poses and recordings, {name} is neither: leave it out"
         )
     if size != "" and not has_size(name):
-        raise RequestError(f"--size {size} is for a folder of images, {name} is none: leave it out")
+        raise RequestError(f"--size {size} is for a folder of images, an .npz or HDF5, {name} is none: leave it out")
     if data_dir and not needs_emnist(name):
         raise RequestError(f"--data-dir {data_dir} is for emnist, not for {name}: for your own images use --world PATH")
     if base in WORLDS:
@@ -121,11 +131,14 @@ def open_world(
 
         return _named(base, rest, open_part, data_dir)
     path = place(name)
+    if path.is_dir() and mapped.is_mapped(path):
+        return mapped.read(path)
     if path.is_dir():
         layout = _layout(path)
         return _from_directory(path.resolve().name, path, layout) if layout else folder.read(path, parse_size(size))
     if path.is_file():
-        return _from_hdf5(path, views) if path.suffix.lower() in hdf5.ENDINGS else _from_npz(path, views)
+        read = _from_hdf5 if path.suffix.lower() in hdf5.ENDINGS else _from_npz
+        return read(path, views, parse_size(size))
     if parts.is_path(name):
         world = parts.make("world", name)
         if not isinstance(world, World):
@@ -135,8 +148,8 @@ def open_world(
         raise RequestError(f"world {name} was made in Python and is not on disk: pass it again as world=...")
     if os.sep in name or path.suffix:
         raise RequestError(
-            f"no world at {name}: give a directory with a sub-folder of images per state or of IDX files, an .npz with "
-            "images and labels, poses or actions, or a recording in HDF5"
+            f"no world at {name}: give a directory with a sub-folder of images per state, of IDX files or of "
+            "images.npy and labels.npy, an .npz with images and labels, poses or actions, or a recording in HDF5"
         )
     raise unknown("world", name, WORLDS)
 
@@ -147,12 +160,12 @@ def has_views(name: str) -> bool:
 
 
 def has_size(name: str) -> bool:
-    """Whether a world, or a part that it is made of, is a folder of images, which can be resized."""
+    """Whether a world, or a part that it is made of, is a folder of images or a file, which can be resized."""
     base, _, rest = name.partition(":")
     if base in WORLDS:
         return any(part and has_size(part) for part in rest.split(","))
     path = Path(name).expanduser()
-    return path.is_dir() and _layout(path) is None
+    return path.is_file() or (path.is_dir() and _layout(path) is None and not mapped.is_mapped(path))
 
 
 def _layout(directory: Path) -> Layout | None:
@@ -236,16 +249,20 @@ def _from_directory(name: str, directory: Path, layout: Layout, n: int | None = 
     source: dict[str, object] = {"sha256": sha256}
     if name == "emnist":
         source["split"] = known_split(arrays[0].shape[1:], arrays[1], arrays[3], sha256)
-    return World.from_arrays(name, (arrays[0], arrays[1]), (arrays[2], arrays[3]), n=n, source=source)
+    return World.assembled(name, (arrays[0], arrays[1]), (arrays[2], arrays[3]), n=n, source=source, own=True)
 
 
-def _from_npz(path: Path, views: dict[str, Any]) -> World:
+def _from_npz(path: Path, views: dict[str, Any], size: tuple[int, int] | None) -> World:
     """images, labels, and test_images, test_labels; without the latter every fifth image of a state is for test. Or
     images, things, poses and group; or images, actions, episode and group."""
     kind, data = npz.read(path)
     digest = hashlib.sha256()
     for key in sorted(data):
-        digest.update(key.encode() + np.ascontiguousarray(data[key]).tobytes())
+        digest.update(key.encode())
+        digest.update(np.ascontiguousarray(data[key]).reshape(-1).view(np.uint8).data)
+    if size:
+        for key in {"images", "test_images"} & data.keys():
+            data[key] = resized_arrays(f"{path}: {key}", data[key], *size)
     if kind != "labels":
         views = {**views, "group": _group(path, views["group"], str(data.get("group", "")))}
         read = brought.poses if kind == "poses" else brought.recording
@@ -259,7 +276,7 @@ def _from_npz(path: Path, views: dict[str, Any]) -> World:
     else:
         held = every_fifth(labels)
         train, test = (images[~held], labels[~held]), (images[held], labels[held])
-    return World.from_arrays(path.stem, train, test, source={"sha256": digest.hexdigest()})
+    return World.assembled(path.stem, train, test, source={"sha256": digest.hexdigest()}, own=True)
 
 
 def _group(path: Path, given: str, held: str) -> str:
@@ -271,13 +288,18 @@ def _group(path: Path, given: str, held: str) -> str:
     return given or held
 
 
-def _from_hdf5(path: Path, views: dict[str, Any]) -> World:
+def _from_hdf5(path: Path, views: dict[str, Any], size: tuple[int, int] | None) -> World:
     """A recording; see `hdf5`."""
     columns, held = hdf5.read(path)
     rows, episode = hdf5.frames(path, columns)
     digest = hashlib.sha256()
     for key in hdf5.COLUMNS:
-        digest.update(key.encode() + np.ascontiguousarray(columns[key]).tobytes())
+        digest.update(key.encode())
+        digest.update(np.ascontiguousarray(columns[key]).reshape(-1).view(np.uint8).data)
     views = {**views, "group": _group(path, views["group"], held)}
     sums = {"sha256": digest.hexdigest()}
-    return brought.recording(path.stem, columns["pixels"][rows], columns["action"][rows], episode, **views, source=sums)
+    pixels, actions = columns["pixels"], columns["action"][rows]
+    images = pixels if np.array_equal(rows, np.arange(len(pixels))) else pixels[rows]
+    if size:
+        images = resized_arrays(f"{path}: pixels", images, *size)
+    return brought.recording(path.stem, images, actions, episode, **views, source=sums)

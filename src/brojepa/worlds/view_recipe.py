@@ -9,12 +9,13 @@ from typing import Any
 
 from brojepa.config import ROTATIONS, Config
 from brojepa.presets import VIEWS
-from brojepa.worlds.recipe import told
-from brojepa.worlds.views import EPOCH
+from brojepa.worlds.recipe import encoder, explain, thin
+from brojepa.worlds.views import EPOCH, RECORDED
 
-STEPS = 800  # of the optimiser, at least
+STEPS = 500  # of the optimiser, at least
 EPOCHS = 4  # at least
 LARGE = 48 * 48  # pixels, from which on a batch is halved
+PLACES = 8  # along each side that the cnn keeps apart; with 3, neighbouring views of many things look alike to it
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Facts:
 
     images: in the training split.
     things: that they show, or episodes.
-    pixels: of an image.
+    shape: channels, height, width.
     group: by name.
     steps: words for the smallest actions that lead from view to view; of a recording, that for its own.
     reach: degrees within which two views are neighbours, in a continuous group.
@@ -31,21 +32,30 @@ class Facts:
 
     images: int
     things: int
-    pixels: int
+    shape: tuple[int, int, int]
     group: str
     steps: tuple[str, ...]
     reach: float | None = None
 
 
+def places(facts: Facts) -> int:
+    """The side of the grid that the cnn pools to: PLACES, or as many as it has, a quarter of the image's side. The
+    frames of a recording are of episodes that were not trained on, and with fewer places these are read better."""
+    most = VIEWS.pool if facts.steps == (RECORDED,) else PLACES
+    return max(VIEWS.pool, min(most, min(facts.shape[1:]) // 4))
+
+
 def recipe(facts: Facts, given: Mapping[str, Any]) -> tuple[Config, str]:
     """The config for a world of views, and why. Knobs that the user sets are put in as they are."""
-    batch = 128 if facts.pixels >= LARGE else 256
+    batch = 128 if math.prod(facts.shape[1:]) >= LARGE else 256
     rotates = given.get("action", ROTATIONS[2]) in ROTATIONS
     chosen: dict[str, Any] = {
         "train_actions": facts.steps,
         "epochs": max(EPOCHS, math.ceil(STEPS * batch / max(EPOCH, facts.images))),
         "batch_size": batch,
         "target": "relaxed" if rotates else "sampled",
+        "pool": places(facts),
+        **encoder(facts.shape),
     }
     config = VIEWS.replace(**{**chosen, **given})
     near = "the smallest steps" if facts.reach is None else f"views up to {facts.reach:.3g} degrees apart"
@@ -55,4 +65,6 @@ def recipe(facts: Facts, given: Mapping[str, Any]) -> tuple[Config, str]:
         (("epochs", "batch_size"), f"at least {STEPS:,} steps"),
         (("target", *(["views"] if config.target == "relaxed" else [])), lines),
     ]
-    return config, told(reasons, config, given)
+    if config.encoder == "cnn" and config.pool > VIEWS.pool:
+        reasons.append((("pool",), "keeps places apart: neighbouring views look alike"))
+    return config, explain([*reasons, *thin(facts.shape)], config, given)

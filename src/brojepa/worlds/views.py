@@ -1,4 +1,4 @@
-"""Worlds of views: images of things in known poses, brought as they are. Turntables, viewpoints, recordings.
+"""Worlds of views: existing images of things in known poses. Turntables, viewpoints, recordings.
 
 A view shows a thing in a pose g, an element of the world's group; action k leads to the view of the same thing in pose
 k g, where there is one. A recording is the same: an episode is a thing, and the actions up to a frame lead to its pose.
@@ -19,12 +19,14 @@ from brojepa.errors import RequestError
 from brojepa.groups import Element, Group
 from brojepa.groups.group import SAME
 from brojepa.worlds.batches import Batch, Sampling, Split, Transitions
+from brojepa.worlds.rows import Rows, some
 from brojepa.worlds.world import World, action_sets
 
 EPOCH = 10_000  # views per epoch, where there are fewer
 DRAWN = 256  # relative actions that stand for all of a continuous group
-ONE = 1.0  # degree, up to which two actions of a continuous group are one
-FEW = 20  # things, from which on some are held out for validation
+ONE = 1.0  # degrees: nearer actions of a continuous group count as one
+SPARSE = 2.0  # times the usual reach, beyond which views of a thing are not neighbours, however few it has
+FEW = 20  # with this many things or more, some are held out for validation
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,13 @@ class Views(Split):
         return Views(self.images.to(device), self.states.to(device), self.poses.to(device))
 
     @property
-    def parts(self) -> tuple[Tensor, ...]:
+    def parts(self) -> tuple[Tensor | Rows, ...]:
         return (*super().parts, self.poses)
 
     def of(self, things: Tensor) -> Views:
-        """The views of some things."""
-        return self[torch.isin(self.states, things).nonzero()[:, 0]]
+        """The views of some things, without a copy of their images."""
+        rows = torch.isin(self.states, things).nonzero()[:, 0]
+        return Views(some(self.images, rows), self.states[rows], self.poses[rows])
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ class ViewWorld(World):
         return tuple(group.plain(k) for k in both), test
 
     def smallest_steps(self) -> tuple[str, ...]:
-        """Words for what to train on where nothing is said: the recorded steps; the generators of a finite group, or
+        """What to train on by default, in words: the recorded steps; the generators of a finite group, or
         the smallest actions that lead from view to view where these lead nowhere; to stay, within `reach`."""
         group = self.group
         if self.recorded is not None:
@@ -120,9 +123,10 @@ class ViewWorld(World):
         return tuple(group.write(group.plain(k)) for k in steps)
 
     def hold_out(self, count: int, generator: torch.Generator) -> tuple[Views, Views]:
-        """Things for validation: a fifth of them, up to `count` views; all of them where there are few."""
+        """Things for validation: a fifth of them, up to `count` views. All of them where there are few, and where the
+        test is on things that were trained on: then all are trained on."""
         things = self.train.states.unique()
-        if len(things) < FEW:
+        if not self.held_out or len(things) < FEW:
             return self.train, self.train
         kept = max(1, min(len(things) // 5, count * len(things) // len(self.train)))
         order = things[torch.randperm(len(things), generator=generator)]
@@ -159,11 +163,13 @@ class ViewWorld(World):
 
     @cached_property
     def reach(self) -> float:
-        """Degrees within which two views are neighbours: half again the distance to the nearest, or as far as it takes
-        to connect all views of a thing, whichever is more; the median over views, and over things."""
+        """Degrees within which two views are neighbours: half again the distance to the nearest, the median over views,
+        or as far as it takes to connect all views of every thing, whichever is more. A thing with far fewer views than
+        others does not count: at most SPARSE times as far as the median thing needs."""
         apart = [_apart(self.group, k) for _, k in per_thing(self.train, self.group)]
         nearest = float(torch.cat([away.amin(1) for away in apart]).median())
-        return max(1.5 * nearest, SAME + float(torch.tensor([connecting(away) for away in apart]).median()))
+        joined = torch.tensor([connecting(away) for away in apart])
+        return max(1.5 * nearest, SAME + min(float(joined.max()), SPARSE * float(joined.median())))
 
     def _drawn(self, k: Tensor) -> Tensor:
         """Some of many actions, spread over the list."""

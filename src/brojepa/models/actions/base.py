@@ -16,16 +16,19 @@ AT_ONCE = 16  # actions that `nearness` carries out in one go
 class LatentAction(nn.Module):
     """A map (z, k) -> the latent predicted after action k. Subclass it for a latent action of your own.
 
-    A subclass sets `dim` and `out_dim`, the latent dimensions read and written, and defines `act`; they are the same
-    unless the action cannot be repeated. All other methods have defaults that hold for every action; override them
-    where more is known: `normalise`, `path`, `nearness`, `undecayed`, `logged`, `irrep_parts`, `period`.
+    A subclass sets `dim` and `out_dim`, the latent dimensions read and written, and defines `act`. The two are equal
+    unless the action cannot be repeated. The other methods have defaults that work for every action. Override them if
+    you know more: `normalise`, `path`, `nearness`, `undecayed`, `logged`, `irrep_parts`, `period`.
 
-    >>> class Shift(LatentAction):  # action k adds k to every number
-    ...     dim = out_dim = 2
-    ...     def act(self, z, k):
-    ...         return z + torch.as_tensor(k)[..., None]
-    >>> Shift()(torch.zeros(3, 2), torch.tensor([1, -1, 4])).tolist()
-    [[1.0, 1.0], [-1.0, -1.0], [4.0, 4.0]]
+    Examples:
+        >>> import torch
+        >>> from brojepa import LatentAction
+        >>> class Shift(LatentAction):  # action k adds k to every number
+        ...     dim = out_dim = 2
+        ...     def act(self, z, k):
+        ...         return z + torch.as_tensor(k)[..., None]
+        >>> Shift()(torch.zeros(3, 2), torch.tensor([1, -1, 4])).tolist()
+        [[1.0, 1.0], [-1.0, -1.0], [4.0, 4.0]]
     """
 
     dim: int
@@ -45,6 +48,15 @@ class LatentAction(nn.Module):
         raise NotImplementedError
 
     def forward(self, z: Tensor, k: Tensor | Element) -> Tensor:
+        """The same as `act`.
+
+        Args:
+            z: latents, [..., dim].
+            k: the action.
+
+        Returns:
+            Predicted latents, [..., out_dim].
+        """
         return self.act(z, k)
 
     def normalise(self, z: Tensor) -> Tensor:
@@ -88,15 +100,30 @@ class LatentAction(nn.Module):
         return torch.cat([-(self.act(start, some) - goal).square().sum(-1) for some in k.split(AT_ONCE)], -1)
 
     def undecayed(self) -> list[nn.Parameter]:
-        """The parameters that training must not pull towards 0: they get no weight decay and the rate of angles."""
+        """The parameters without weight decay, trained at the rate of angles.
+
+        Returns:
+            A list, empty by default.
+        """
         return []
 
     def logged(self) -> dict[str, Any]:
-        """What a run writes about the action after each epoch: plain values by name."""
+        """What a run records about the action after each epoch.
+
+        Returns:
+            Plain values by name, empty by default.
+        """
         return {}
 
     def irrep_parts(self, group: Group) -> list[Part] | None:
-        """Which latent dimensions hold which irreducible representations of a group; None if the action has none."""
+        """Which latent dimensions hold which irreducible representations of a group.
+
+        Args:
+            group: the group.
+
+        Returns:
+            The parts in order, or None if the action has none.
+        """
         return None
 
     @property

@@ -27,22 +27,52 @@ class BlockAction(LatentAction):
     group: Group | None
 
     def blocks(self, k: Tensor, dtype: torch.dtype = torch.float32) -> list[Tensor]:
-        """What rho(k) is made of, as `move` and `inverse_blocks` take it: tensors that begin with the batch of k."""
+        """What rho(k) is made of, as `move` and `inverse_blocks` take it.
+
+        Args:
+            k: actions, [..., *group.shape].
+            dtype: of the result.
+
+        Returns:
+            Tensors that begin with the batch of k.
+        """
         raise NotImplementedError
 
     def inverse_blocks(self, blocks: list[Tensor]) -> list[Tensor]:
-        """The blocks of rho(k)^-1, from those of rho(k)."""
+        """The blocks of rho(k)^-1.
+
+        Args:
+            blocks: those of rho(k).
+
+        Returns:
+            As many tensors of the same shapes.
+        """
         raise NotImplementedError
 
     def move(self, z: Tensor, blocks: list[Tensor]) -> Tensor:
-        """rho(k) z, from the blocks of rho(k): [..., dim] -> [..., dim]."""
+        """rho(k) z, from the blocks of rho(k).
+
+        Args:
+            z: latents, [..., dim].
+            blocks: as `blocks` returns them.
+
+        Returns:
+            Latents, [..., dim].
+        """
         raise NotImplementedError
 
     def act(self, z: Tensor, k: Tensor | Element) -> Tensor:
         return self.move(z, self.blocks(torch.as_tensor(k, device=z.device), computed_in(z)))
 
     def matrix(self, k: Tensor | Element) -> Tensor:
-        """rho(k) as a dense [dim, dim] matrix; act(z, k) == z @ matrix(k).T."""
+        """rho(k) as a dense matrix: act(z, k) == z @ matrix(k).T.
+
+        Args:
+            k: one action.
+
+        Returns:
+            An orthogonal matrix, [dim, dim].
+        """
         device = next((tensor.device for tensor in self.state_dict().values()), None)
         return self.act(torch.eye(self.dim, device=device), k).mT
 

@@ -80,16 +80,27 @@ EMBEDDINGS = {"additive": Additive, "lookup": Lookup, "linear": Linear, "fourier
 
 
 class MLPAction(LatentAction):
-    """(z, k) -> an MLP (two hidden layers of 256) of z and an embedding of k: the unconstrained latent action.
+    """An MLP that reads the latent and an embedding of the action: the latent action without constraints.
 
     Args:
-        dim: latent dimension read; `out_dim` the one written, the same unless given.
-        group: of the actions, or the number of states of a cycle.
-        embedding: additive for every group; lookup, linear, fourier or hybrid for cycles.
-        scale: k is multiplied by this before it is embedded (lookup aside): 1 in the paper; 2 pi / n makes
-            the Fourier features periodic in n.
-        activation: of the hidden layers, relu or gelu. Units of gelu keep a gradient on numbers far from those that
-            they were trained on; units of relu may die.
+        dim: latent dimension that is read.
+        group: the group of the actions, or n for the cycle of n.
+        embedding: "additive", "lookup", "linear", "fourier" or "hybrid".
+        out_dim: latent dimension that is written; default `dim`.
+        hidden: width of the two hidden layers.
+        embedding_dim: dimension of the embedding.
+        scale: factor on the action's number before it is embedded.
+        activation: "relu" or "gelu".
+
+    Raises:
+        RequestError: an unknown embedding, or one that does not fit the group.
+
+    Examples:
+        >>> import brojepa
+        >>> import torch
+        >>> action = brojepa.MLPAction(dim=8, group=10)
+        >>> action.act(torch.randn(5, 8), 3).shape
+        torch.Size([5, 8])
     """
 
     def __init__(

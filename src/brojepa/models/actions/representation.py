@@ -17,16 +17,20 @@ class Representation(BlockAction):
 
     Args:
         group: the group of the actions.
-        copies: how many of each irreducible representation, by name: {"A1": 8, "E1": 16}, or the same in words,
-            "8xA1 + 16xE1". They take up the latent dimensions in that order.
+        copies: how many of each irreducible representation, by name: {"A1": 8, "E1": 16}, or in words, "8xA1 + 16xE1".
+            They take up the latent dimensions in that order.
 
-    >>> from brojepa.groups import Dihedral
-    >>> print(Representation(Dihedral(4), "2xA1 + 1xB2 + 2xE1"))
-    D4: 2xA1 + 1xB2 + 2xE1
-    irrep  dim  copies  latent dimensions
-    A1       1       2  0-1
-    B2       1       1  2
-    E1       2       2  3-6
+    Raises:
+        RequestError: the group has no representation of such a name.
+
+    Examples:
+        >>> from brojepa import Dihedral, Representation
+        >>> print(Representation(Dihedral(4), "2xA1 + 1xB2 + 2xE1"))
+        D4: 2xA1 + 1xB2 + 2xE1
+        irrep  dim  copies  latent dimensions
+        A1       1       2  0-1
+        B2       1       1  2
+        E1       2       2  3-6
     """
 
     group: Group
@@ -38,7 +42,15 @@ class Representation(BlockAction):
         self.dim = self.out_dim = sum(len(part.dims) for part in self.parts)
 
     def blocks(self, k: Tensor, dtype: torch.dtype = torch.float32) -> list[Tensor]:
-        """The matrix of each part, [..., irrep dim, irrep dim]; float32, given in the dtype."""
+        """The matrix of each part.
+
+        Args:
+            k: actions, [..., *group.shape].
+            dtype: of the result; the matrices are computed in float32.
+
+        Returns:
+            One tensor per part, [..., irrep dim, irrep dim].
+        """
         return [part.irrep.matrix(k).to(dtype) for part in self.parts]
 
     def inverse_blocks(self, blocks: list[Tensor]) -> list[Tensor]:
@@ -49,10 +61,18 @@ class Representation(BlockAction):
         return torch.cat([(copies @ matrix.mT).flatten(-2) for copies, matrix in parts], -1).to(z.dtype)
 
     def nearness(self, z: Tensor, w: Tensor, k: Tensor) -> Tensor:
-        """<act(z, k), w>: lengths are kept, so |act(z, k) - w|^2 is least where it is largest.
+        """<act(z, k), w>: the action keeps lengths, so |act(z, k) - w|^2 is smallest where this is largest.
 
-        Copies of a representation with matrices D add the sum over i, j of D_ij(k) times the sum over copies of
-        w_i z_j: products of matrices, no action is carried out.
+        Copies of a representation with matrices D add the sum over i, j of D_ij(k) times the sum over copies of w_i
+        z_j. These are products of matrices; no action is carried out.
+
+        Args:
+            z: latents to start from, [..., dim].
+            w: latents to reach, [..., dim].
+            k: the actions to compare, [count, *group.shape].
+
+        Returns:
+            One number per action, [..., count].
         """
         total = z.new_zeros((), dtype=torch.float32)
         for part, a, b in zip(self.parts, self._split(w.float()), self._split(z.float()), strict=True):

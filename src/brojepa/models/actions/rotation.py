@@ -29,22 +29,26 @@ def harmonics(n: int, blocks: int, lowest: int = 0) -> Tensor:
 class BlockRotation(BlockAction):
     """z -> R(k theta) z with R block-diagonal in 2x2 rotations, so R(j) R(k) = R(j + k).
 
+    With fixed angles of a known group, every k is exact. Learned angles are multiplied by k as they are, so their
+    rounding error grows with k. Angles are float32, or float64 if z is; the result has the dtype of z.
+
     Args:
-        theta: angles in radians, [dim / 2], or [1] for one angle shared by all planes; for a torus one per factor,
-            [dim / 2, factors], whose turns add up.
-        dim: latent dimension, even. May be left out where theta has one angle per plane.
+        theta: angles in radians, [dim / 2], or [1] for one angle shared by all planes. For a torus, one per factor,
+            [dim / 2, factors]; their turns add up.
+        dim: latent dimension, even; default two per angle.
         learned: make the angles a parameter.
-        group: whose frequencies the angles are, where that is known; `print` then shows them as a table.
+        group: the group whose frequencies the angles are, if known; `print` then shows them as a table.
 
-    The angles, their sines and cosines are float32, or float64 where z is; the result has z's dtype. At fixed angles of
-    a known group any k is exact; learned angles are multiplied by k as they are, so that their rounding grows with it.
+    Raises:
+        RequestError: an odd dimension, or a wrong number of angles.
 
-    >>> import torch
-    >>> from brojepa import BlockRotation
-    >>> rotation = BlockRotation.multi(dim=8, n=10)
-    >>> z = torch.randn(5, 8)
-    >>> torch.allclose(rotation.act(rotation.act(z, 4), 6), z, atol=1e-5)
-    True
+    Examples:
+        >>> import torch
+        >>> from brojepa import BlockRotation
+        >>> rotation = BlockRotation.multi(dim=8, n=10, lowest=1)
+        >>> z = torch.randn(5, 8)
+        >>> torch.allclose(rotation.act(rotation.act(z, 4), 6), z, atol=1e-5)
+        True
     """
 
     def __init__(
@@ -67,18 +71,54 @@ class BlockRotation(BlockAction):
 
     @classmethod
     def single(cls, dim: int, n: int) -> BlockRotation:
-        """One fixed frequency for all planes: theta = 2 pi / n."""
+        """One fixed frequency for all planes: theta = 2 pi / n.
+
+        Args:
+            dim: latent dimension, even.
+            n: length of the cycle.
+
+        Returns:
+            The rotation.
+        """
         return cls(torch.tensor([2 * math.pi / n]), dim, group=Cyclic(n))
 
     @classmethod
     def multi(cls, dim: int, n: int, lowest: int = 0) -> BlockRotation:
-        """One fixed frequency per plane: theta_i = 2 pi / n * harmonics(n)_i."""
+        """One fixed frequency per plane: theta_i = 2 pi h_i / n, with the harmonics h_i in turn.
+
+        Args:
+            dim: latent dimension, even.
+            n: length of the cycle.
+            lowest: the first harmonic. 0 is the paper's formula and leaves planes that never turn; 1 is better.
+
+        Returns:
+            The rotation.
+        """
         return cls(2 * math.pi / n * harmonics(n, dim // 2, lowest), dim, group=Cyclic(n))
 
     @classmethod
     def of(cls, group: Group, copies: Mapping[str, int] | str) -> BlockRotation:
-        """Fixed frequencies of a cycle, the circle or a torus, as `Representation` takes them. Copies of a
-        representation of dimension 1 fill planes in pairs, so there must be an even number of them."""
+        """Fixed frequencies of a cycle, the circle or a torus, from copies of their irreducible representations.
+
+        Args:
+            group: the group.
+            copies: as in `Representation`. Representations of dimension 1 fill planes in pairs, so their number must be
+                even.
+
+        Returns:
+            The rotation.
+
+        Raises:
+            RequestError: the group does not only turn planes, or copies do not fill planes.
+
+        Examples:
+            >>> from brojepa import BlockRotation, Cyclic
+            >>> print(BlockRotation.of(Cyclic(10), "2x1 + 1x3"))
+            Z10: 2x1 + 1x3
+            irrep  dim  copies  latent dimensions
+            1        2       2  0-3
+            3        2       1  4-5
+        """
         if group.periods is None:
             raise RequestError(f"{group} does not only turn planes: use Representation")
         theta = []
@@ -104,14 +144,33 @@ class BlockRotation(BlockAction):
         factors: int = 1,
         generator: torch.Generator | None = None,
     ) -> BlockRotation:
-        """Learned angles that start uniform in [-2 pi, 2 pi] ("symmetric") or [0, 2 pi] ("positive")."""
+        """Learned angles with a random start.
+
+        Args:
+            dim: latent dimension, even.
+            shared: one angle for all planes.
+            range: "symmetric" starts in [-2 pi, 2 pi], "positive" in [0, 2 pi].
+            factors: number of angles per plane, one per factor of a torus.
+            generator: draws the start; default torch's.
+
+        Returns:
+            The rotation.
+        """
         u = torch.rand(1 if shared else dim // 2, *((factors,) if factors > 1 else ()), generator=generator)
         return cls(2 * math.pi * (2 * u - 1 if range == "symmetric" else u), dim, learned=True)
 
     def turn(self, k: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """By how much k turns each plane: k [...], or [..., factors] for a torus -> [..., planes] radians.
+        """By how much an action turns each plane.
 
-        Where the period is known, whole turns are taken off while k is still exact."""
+        If the period is known, whole turns are removed while k is still exact.
+
+        Args:
+            k: actions, [...], or [..., factors] for a torus.
+            dtype: precision of the result.
+
+        Returns:
+            Radians, [..., planes].
+        """
         theta = self.theta.to(dtype)
         if self.periods is not None:
             k = k.fmod(self.periods)
@@ -121,7 +180,15 @@ class BlockRotation(BlockAction):
         return k[..., None].to(dtype) * theta if theta.ndim == 1 else k.to(dtype) @ theta.T
 
     def blocks(self, k: Tensor, dtype: torch.dtype = torch.float32) -> list[Tensor]:
-        """Cosine and sine of every plane's turn, [..., planes] each."""
+        """Cosine and sine of each plane's turn.
+
+        Args:
+            k: actions, [..., *group.shape].
+            dtype: precision of the result.
+
+        Returns:
+            Two tensors, [..., planes] each.
+        """
         turn = self.turn(k, dtype)
         return [turn.cos(), turn.sin()]
 
@@ -134,9 +201,17 @@ class BlockRotation(BlockAction):
         return (xy * cos[..., None] + xy.flip(-1) * torch.stack((-sin, sin), -1)).flatten(-2).to(z.dtype)
 
     def nearness(self, z: Tensor, w: Tensor, k: Tensor) -> Tensor:
-        """<act(z, k), w>: lengths are kept, so |act(z, k) - w|^2 is least where it is largest.
+        """<act(z, k), w>: rotations keep lengths, so |act(z, k) - w|^2 is smallest where this is largest.
 
-        With planes as complex numbers, a turn by t adds Re(w conj(z) exp(-i t)): no action is carried out.
+        With planes as complex numbers, a turn by t adds Re(w conj(z) exp(-i t)), so no action is carried out.
+
+        Args:
+            z: latents to start from, [..., dim].
+            w: latents to reach, [..., dim].
+            k: the actions to compare, [count, *group.shape].
+
+        Returns:
+            One number per action, [..., count].
         """
         (x, y), (u, v) = (latent.float().unflatten(-1, (-1, 2)).unbind(-1) for latent in (z, w))
         turn = self.turn(k).expand(-1, self.dim // 2)
@@ -162,10 +237,18 @@ class BlockRotation(BlockAction):
         return None if self.group is None or self.learned_angles else self.group.cycle
 
     def irrep_parts(self, group: Group) -> list[Part] | None:
-        """The irreducible representations of a group that are nearest to the angles; None if it does not turn planes.
+        """The irreducible representations of a group that are nearest to the angles.
 
-        >>> [(part.irrep.name, part.dims) for part in BlockRotation.multi(8, n=4).irrep_parts(Cyclic(4))]
-        [('0', (0, 1, 4, 5)), ('1', (2, 3, 6, 7))]
+        Args:
+            group: the group.
+
+        Returns:
+            The parts, or None if the group does not turn planes.
+
+        Examples:
+            >>> from brojepa import BlockRotation, Cyclic
+            >>> [(part.irrep.name, part.dims) for part in BlockRotation.multi(8, n=4).irrep_parts(Cyclic(4))]
+            [('0', (0, 1, 4, 5)), ('1', (2, 3, 6, 7))]
         """
         if group.periods is None:
             return None

@@ -60,7 +60,8 @@ class Pack:
 
     def _process(self, job: Job) -> int:
         job.run.make()
-        threads = os.environ.get("SLURM_CPUS_PER_TASK")
+        cpus = os.environ.get("SLURM_CPUS_PER_TASK")
+        threads = str(max(1, int(cpus) // job.processes)) if cpus else None
         env = {**os.environ, "PYTHONSAFEPATH": "1"}  # nothing is imported from where the job was queued
         env |= {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads} if threads else {}
         # Slurm may signal every process of a job, and training gives up unsaved on a second signal. So the child

@@ -1,4 +1,4 @@
-"""What has become of what was queued: records in `<out>/slurm/` say which task holds which run, squeue how it is doing.
+"""The state of queued runs: records in `<out>/slurm/` say which task holds which run, squeue how it is doing.
 
 `<job name>.json` is a list of tasks, each a list of runs; `<job name>-<task>-failed.json` says which of them failed and
 why. Runs are named by their directories below `<out>`.
@@ -26,7 +26,7 @@ class Standing:
     state: str  # done, running, queued, failed, or new: in no job yet
     job: str = ""  # Slurm's number of the task that holds it, or held it last
     why: str = ""  # it failed
-    held: bool = False  # by a task that waits or runs
+    held: bool = False  # held by a task that is queued or running
 
 
 def standings(out: Path, runs: Iterable[str]) -> dict[str, Standing]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from brojepa.errors import RequestError, unknown
 
-NOTICE = 90  # seconds before its time limit that a task is told to save
+NOTICE = 90  # a task is signalled to save this many seconds before its time limit
 
 
 def _minutes(text: str) -> int:
@@ -65,6 +65,11 @@ class Request:
     mem: str | None = _key(None, _like(r"[1-9]\d*[KMGT]?"), "memory to a task, as in 16G")
     pack: int | None = _key(None, _count, "a number of runs to a task")
     parallel: int = _key(256, _count, "a number of tasks at once")
+
+    @property
+    def processes(self) -> int:
+        """How many make a run together: one for each GPU."""
+        return int(self.gpus.rpartition(":")[2]) if self.gpus else 1
 
     def parameters(self, name: str) -> dict[str, Any]:
         """In submitit's words."""

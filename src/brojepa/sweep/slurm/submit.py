@@ -13,6 +13,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,11 @@ def submit(jobs: Sequence[Job], request: Request, out: str | Path) -> list[str]:
         raise RunError(f"cannot write to {folder}: {error.strerror}; name another place with --out") from None
     with FileLock(folder / "lock"):  # two commands at once must not both find a run free
         standings = zip(jobs, states(jobs, out), strict=True)
-        free = [job for job, standing in standings if standing.state != "done" and not standing.held]
+        free = [
+            replace(job, processes=request.processes)
+            for job, standing in standings
+            if standing.state != "done" and not standing.held
+        ]
         if not free:
             return []
         name = queue.PREFIX + time.strftime("%Y%m%d-%H%M%S-") + secrets.token_hex(2)

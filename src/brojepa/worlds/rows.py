@@ -1,0 +1,108 @@
+"""Images that are read when they are asked for: some rows of a tensor, or of an array that stays on disk."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+PIECE = 1 << 22  # bytes read at once
+
+
+class Rows:
+    """Rows of a tensor of images [count, c, h, w], without a copy of them. Like a tensor where images are read: it has
+    a length, a shape and a device, and gives rows, as a tensor, by number, slice, mask or tensor of numbers.
+
+    Args:
+        source: all images; its memory may be a file's.
+        index: which of them, [rows]; all where None.
+        device: where to give them.
+        stays: the source is larger than memory, and stays where it is.
+    """
+
+    def __init__(
+        self, source: Tensor, index: Tensor | None = None, device: torch.device | None = None, stays: bool = False
+    ) -> None:
+        self.source, self.index, self.device, self.stays = source, index, device or source.device, stays
+        self.shape = torch.Size((len(source) if index is None else len(index), *source.shape[1:]))
+        self.dtype, self.ndim = source.dtype, source.ndim
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def of(self, index: Tensor) -> Rows:
+        """Some of these rows, by number."""
+        index = index.to(self.source.device)
+        return Rows(self.source, index if self.index is None else self.index[index], self.device, self.stays)
+
+    def __getitem__(self, key: Any) -> Tensor:
+        if isinstance(key, tuple):
+            return self[key[0]][key[1:] if isinstance(key[0], int) else (slice(None), *key[1:])]
+        if isinstance(key, int):
+            return self[torch.tensor([range(len(self))[key]])][0]
+        if isinstance(key, slice) and self.index is None:
+            return self._given(self.source[key])
+        if isinstance(key, slice):
+            rows = torch.arange(*key.indices(len(self)))
+        else:
+            rows = torch.as_tensor(key)
+            rows = rows.nonzero()[:, 0] if rows.dtype is torch.bool else torch.where(rows < 0, rows + len(self), rows)
+        return self.index_select(0, rows.flatten()).unflatten(0, rows.shape)
+
+    def index_select(self, dim: int, index: Tensor) -> Tensor:
+        """Rows by number; `dim` is 0, as images are rows."""
+        assert dim == 0
+        index = index.to(self.source.device)
+        return self._given(self.source.index_select(0, index if self.index is None else self.index[index]))
+
+    def _given(self, images: Tensor) -> Tensor:
+        return images.contiguous().to(self.device)
+
+    def split(self, size: int) -> Iterator[Rows]:
+        """All rows, `size` at a time, still unread."""
+        ends = ((start, min(start + size, len(self))) for start in range(0, len(self), size))
+        return (self.of(torch.arange(*each)) for each in ends)
+
+    def to(self, device: torch.device) -> Rows | Tensor:
+        """The same on another device: as a tensor there, or, if the source stays where it is, given there."""
+        if self.stays or device == self.device:
+            return Rows(self.source, self.index, device, self.stays)
+        moved = torch.empty(self.shape, dtype=self.dtype, device=device)
+        size = some_at_once(self)
+        for start in range(0, len(self), size):
+            moved[start : start + size] = self[start : start + size]
+        return moved
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[i] for i in range(len(self)))
+
+
+def some_at_once(images: Tensor | Rows) -> int:
+    """How many images are read at once where all of them are."""
+    return max(1, PIECE // math.prod(images.shape[1:]))
+
+
+def from_array(array: np.ndarray) -> Tensor | Rows:
+    """The images of an array: a copy, or, where it is mapped from a file, rows that stay there."""
+    if not isinstance(_owner(array), np.memmap):
+        return torch.from_numpy(array.copy())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # and nothing writes to it
+        return Rows(torch.from_numpy(array), stays=True)
+
+
+def _owner(array: Any) -> Any:
+    """The array that another one is a view of."""
+    while isinstance(array, np.ndarray) and not isinstance(array, np.memmap) and array.base is not None:
+        array = array.base
+    return array
+
+
+def some(images: Tensor | Rows, index: Tensor) -> Rows:
+    """Some images by number, without a copy."""
+    return (images if isinstance(images, Rows) else Rows(images)).of(index)
