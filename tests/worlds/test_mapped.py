@@ -170,7 +170,7 @@ def limited(room: int, world: Path, out: Path, cache: Path) -> subprocess.Comple
     words += ["--evaluate", "train,seen,zero-shot"]  # neighbours are looked up in a table of its own size
     path = os.pathsep.join((str(ROOT / "src"), str(cache)))
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, "XDG_CACHE_HOME": str(cache)}
-    environment["MALLOC_MMAP_THRESHOLD_"] = "131072"  # glibc returns freed tensors at once, so the peak is the same each time
+    environment["MALLOC_MMAP_THRESHOLD_"] = "131072"  # glibc returns freed tensors at once: the peak is always the same
     command = [sys.executable, "-c", LIMITED, str(room), *words]
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 
