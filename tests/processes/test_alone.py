@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -87,3 +91,32 @@ def test_other_commands_are_not_for_torchrun(cli, monkeypatch):
     assert "torchrun" in outcome.err
     monkeypatch.setenv("RANK", "1")
     assert cli("report").err == ""
+
+
+LAST_WORDS = """
+import os, signal, sys
+from brojepa.errors import RunError
+from brojepa.processes import group
+signal.signal(signal.SIGTERM, group._terminated)
+if sys.argv[1] == "another has ended":
+    try:
+        with group._noticing():
+            raise RuntimeError("connection closed by peer")
+    except RunError as error:
+        os.kill(os.getpid(), signal.SIGTERM)
+        print(error)
+else:
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("alive")
+"""
+
+
+@pytest.mark.parametrize("why", ["another has ended", "somebody asked"])
+def test_a_process_that_is_terminated_because_another_has_ended_still_says_so(why):
+    """torchrun does so within a tenth of a second."""
+    done = subprocess.run([sys.executable, "-c", LAST_WORDS, why], capture_output=True, text=True, timeout=120)
+    if why == "another has ended":
+        assert done.returncode == 0, done.stderr
+        assert "resumes" in done.stdout
+    else:
+        assert (done.returncode, done.stdout) == (-signal.SIGTERM, "")

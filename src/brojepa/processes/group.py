@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -21,6 +23,7 @@ class _Here:
     """What this process knows of the others."""
 
     store: Any = None  # kept by torchrun, so it outlives any of them
+    left = False  # another process has ended
     together = False  # encoding is shared out
     encoded = 0  # parts encoded since `together` began
 
@@ -43,12 +46,27 @@ def joined(device: str = "auto") -> Iterator[None]:
         yield
         return
     _join(device)
+    before = signal.signal(signal.SIGTERM, _terminated) if _main_thread() else None
     try:
         yield
     except BaseException as error:
         error.said_elsewhere = not _first_to_fail()  # pyright: ignore[reportAttributeAccessIssue]
         raise
+    if _main_thread():
+        signal.signal(signal.SIGTERM, before)
     dist.destroy_process_group()
+
+
+def _main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _terminated(*_: object) -> None:
+    """When one process ends, torchrun terminates the others at once. They still say what happened; otherwise a
+    signal ends a process as usual."""
+    if not _Here.left:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _join(device: str) -> None:
@@ -84,6 +102,7 @@ def _noticing() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        _Here.left = True
         raise RunError(
             f"a process of the run has ended ({' '.join(str(error).split()):.100}): the same command resumes the run "
             "from its last checkpoint"
