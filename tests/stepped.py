@@ -24,8 +24,9 @@ from brojepa.worlds.poses import PoseWorld
 
 STEPS = 20
 SEEN = (0, 9, STEPS - 1)  # steps whose gradients are kept
-CNN: dict[str, Any] = {"encoder": "cnn", "lr": 3e-5}  # AdamW makes whole steps of gradients that are rounding errors:
-# at larger rates, a CNN in one process parts from itself where the rows of its batches are permuted
+CNN: dict[str, Any] = {"encoder": "cnn", "lr": 3e-5}
+"""AdamW makes whole steps of gradients that are rounding errors, so a CNN in one process parts from itself where the
+rows of its batches are permuted: the faster, the larger the rate."""
 KINDS: dict[str, dict[str, Any]] = {
     "vicreg, ema": {},
     "vicreg, learned angles": {"action": "mfr-learned", "variance": 25.0, "covariance": 1.0, "probe_lr": 3.0},

@@ -298,9 +298,9 @@ def numbers(run: Path) -> dict[str, dict[str, float | None]]:
 
 
 def near(new: dict[str, Any], old: dict[str, Any]) -> None:
-    """Losses within 2 % and accuracies within 0.05 of those recorded on another machine."""
+    """Losses within 5 % and accuracies within 0.05 of those recorded on another machine."""
     for name, value in old["losses"].items():
-        assert math.isclose(new["losses"][name], value, rel_tol=0.02), (name, new, old)
+        assert math.isclose(new["losses"][name], value, rel_tol=0.05), (name, new, old)
     for name, value in old["accuracies"].items():
         now = new["accuracies"][name]
         assert now is None if value is None else abs(now - value) <= 0.05, (name, new, old)

@@ -2,8 +2,8 @@
 them, every bit.
 
 Bits depend on the CPU and on torch's build. Where `observe.machine()` is not the one recorded, the last losses must
-be within 2 % and the accuracies within 0.05 instead: rounding that differs in the last place grows a little over a
-run of a few steps, and a test image more or less is 0.01.
+be within 5 % and the accuracies within 0.05 instead. AdamW makes whole steps of gradients that are rounding errors, so
+the vector instructions alone (ATEN_CPU_CAPABILITY) move a loss by 3 % in a few steps; a test image is 0.01.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def test_the_first_steps_of_turns_of_space_are_the_same(tmp_path):
     if SAME_MACHINE:
         assert observe.tensor_bits(tensors) == RECORDED["space"]["bits"]
     else:
-        assert losses == pytest.approx(RECORDED["space"]["losses"], rel=0.02)
+        assert losses == pytest.approx(RECORDED["space"]["losses"], rel=0.05)
 
 
 def test_the_environment_names_the_commit_of_a_checkout(made):

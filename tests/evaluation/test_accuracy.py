@@ -353,8 +353,11 @@ def test_evaluation_does_not_depend_on_chunk_sizes(world, monkeypatch):
     m = model(Task.of(world), encoder="cnn")
     actions = m.group.actions
     whole = evaluate(m, world.train, world.test, (-1, 1), [k for k in actions if abs(k) > 1])
+    sums = whole.pop("equivariance")  # on some CPUs a convolution rounds otherwise in batches of another size
     monkeypatch.setattr(evaluation, "ROWS", 7)
     for name, value in {"ROWS": 5, "GROUP": 3, "TILE": 2, "GATHERED": 333}.items():
         monkeypatch.setattr(neighbours, name, value)
     monkeypatch.setattr("brojepa.models.model.CHUNK", 11)
-    assert evaluate(m, world.train, world.test, (-1, 1), [k for k in actions if abs(k) > 1]) == whole
+    chunked = evaluate(m, world.train, world.test, (-1, 1), [k for k in actions if abs(k) > 1])
+    assert chunked.pop("equivariance") == {name: pytest.approx(value, rel=1e-5) for name, value in sums.items()}
+    assert chunked == whole

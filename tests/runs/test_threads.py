@@ -42,7 +42,7 @@ def two_threads(monkeypatch):
         yield
 
 
-@pytest.mark.parametrize("kind", ["learned-ema", "relaxed"])
+@pytest.mark.parametrize("kind", ["learned-ema", "cnn-mean"])
 def test_a_run_of_one_thread_resumed_where_there_are_two_is_the_same(kind, small, uncut, two_threads, tmp_path):
     with threads.computing_with(1), pytest.raises(Interrupted):
         train(small(**KINDS[kind]), out=tmp_path / "cut", device="cpu", callbacks=[Stop()])
@@ -54,13 +54,18 @@ def test_a_run_of_one_thread_resumed_where_there_are_two_is_the_same(kind, small
     same_run(run, straight)
 
 
-def test_the_number_of_threads_does_matter(small, uncut, two_threads, tmp_path):
-    """Otherwise the tests above could not fail."""
-    with threads.computing_with(1):
-        one = uncut("learned-ema")
-    two = train(small(**KINDS["learned-ema"]), out=tmp_path, device="cpu")
-    here, there = (checkpoint.load(run.model_file)[0] for run in (one, two))
-    assert not all(torch.equal(here[name], there[name]) for name in here)
+def test_the_number_of_threads_does_matter(small, two_threads, tmp_path):
+    """Otherwise the tests above could not fail. Which sums torch divides differs from CPU to CPU."""
+
+    def weights(kind, number):
+        run = train(small(**KINDS[kind]), out=tmp_path / str(number), device="cpu", threads=number)
+        return checkpoint.load(run.model_file)[0]
+
+    for kind in ("cnn-mean", "consistency", "learned-ema"):
+        one, two = weights(kind, 1), weights(kind, 2)
+        if not all(torch.equal(one[name], two[name]) for name in one):
+            return
+    pytest.fail("no kind of run depends on the number of threads")
 
 
 def test_a_process_resumes_with_the_threads_of_the_first(brojepa_process, digits, tmp_path):
