@@ -57,6 +57,7 @@ KINDS = {"cycle": "cycles of labelled states", "states": "labelled states", "pos
 class Spec:
     """A figure: its title, what it shows in a sentence, the module that makes it, the runs it needs by role.
 
+    see: how to read it, in small type below the figure.
     options: what the module's `collect` is called with.
     kind: the widest kind of world that it can show.
     every: it is drawn from all runs that are named, finished or not, `MOST` of them.
@@ -66,6 +67,7 @@ class Spec:
     shows: str
     module: str
     needs: dict[str, Need]
+    see: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     kind: str = "cycle"
     every: bool = False
@@ -115,6 +117,8 @@ FIGURES: dict[str, Spec] = {
             "without": Need("without VICReg", "mnist/bro-mlp-mfr-fixed", {**SHORT, "variance": 0.0, "covariance": 0.0}),
             "with": Need("with VICReg", "mnist/bro-mlp-mfr-fixed", SHORT),
         },
+        see="prototype: mean latent of a state. In a collapsed latent space all prototypes point the same way: "
+        "every cosine is 1",
         kind="states",
     ),
     "supervised": Spec(
@@ -129,6 +133,7 @@ FIGURES: dict[str, Spec] = {
                 {"train_actions": (-2, -1, 1, 2), "test_actions": (-4, -3, 3, 4), "epochs": 5},
             )
         },
+        see="each point is a test image after an action; crosses and hatched bars are actions that were not trained on",
     ),
     "jepa": Spec(
         "JEPA with an additive action embedding, seen and unseen actions",
@@ -143,6 +148,7 @@ FIGURES: dict[str, Spec] = {
                 weights=False,
             )
         },
+        see="what to see: does accuracy on unseen actions follow accuracy on seen ones?",
         kind="poses",
     ),
     "circle": Spec(
@@ -151,6 +157,7 @@ FIGURES: dict[str, Spec] = {
         "joined in the order of the states.",
         "circle",
         {"run": Need("single-frequency", "mnist/bro-mlp-sfr-fixed", actions=SINGLE)},
+        see="discs: mean of each state, joined in order; dots: test images",
     ),
     "rollout": Spec(
         "Rollouts in single-frequency latents",
@@ -158,6 +165,8 @@ FIGURES: dict[str, Spec] = {
         "principal components of the latents of test images.",
         "rollout",
         {"run": Need("single-frequency", "mnist/bro-mlp-sfr-fixed", actions=SINGLE)},
+        "discs: predicted latents and the state that the probe reads; diamonds: mean of each state; dots: test images\n"
+        "what to see: each step should land among the images of the state on its disc, the last step at the start",
         {"method": "pca"},
     ),
     "prototypes": Spec(
@@ -165,6 +174,8 @@ FIGURES: dict[str, Spec] = {
         "Cosine similarity between the mean latents of the states.",
         "prototypes",
         _fixed(),
+        see="prototype: mean latent of a state. With one frequency, neighbouring states are alike; "
+        "several frequencies set all states apart",
         kind="states",
     ),
     "angles": Spec(
@@ -173,6 +184,7 @@ FIGURES: dict[str, Spec] = {
         "number of states.",
         "angles",
         _learned(),
+        "what to see: angles should settle on the grey lines; zero-shot then catches up with seen",
     ),
     "angles-positive": Spec(
         "Learned angles that start in [0, 2π]",
@@ -180,13 +192,17 @@ FIGURES: dict[str, Spec] = {
         "number of states. Angles start in [0, 2 pi].",
         "angles",
         _learned(seed=6, angle_start="random", angle_range="positive"),
+        "what to see: a single angle that settles on 2πj/n, where j and n share a divisor, cannot tell all n states "
+        "apart;\naccuracy then stays low",
     ),
     "circle-multi": Spec(
-        "Multi-frequency latents, a plane per frequency",
+        "Multi-frequency latents, one plane per frequency",
         "The latents of test images in the planes that the action turns at each frequency, and the mean of each state, "
         "joined in the order of the states.",
         "circle",
         {"run": Need("multi-frequency", "mnist/bro-mlp-mfr-fixed", actions=MULTI)},
+        see="discs: mean of each state, joined in order; dots: test images. At frequency f the states go round f times."
+        "\nWhere f and the number of states share a divisor, states coincide; other frequencies separate them",
     ),
     "rollout-multi": Spec(
         "Rollouts in multi-frequency latents",
@@ -194,6 +210,9 @@ FIGURES: dict[str, Spec] = {
         "of test images. Every arrow should end in the cloud of the state that its disc names.",
         "rollout",
         {"run": Need("multi-frequency", "mnist/bro-mlp-mfr-fixed", actions=MULTI)},
+        "discs: predicted latents and the state that the probe reads; diamonds: mean of each state; dots: test images\n"
+        "what to see: each step should land among the images of the state on its disc, the last step at the start;\n"
+        "t-SNE only keeps neighbours together: positions of clouds and lengths of arrows mean nothing",
         {"method": "tsne"},
     ),
     "accuracy": Spec(
@@ -205,6 +224,7 @@ FIGURES: dict[str, Spec] = {
             "bro": Need("BRo-JEPA", "mnist/bro-mlp-mfr-learned", weights=False, actions=ANY_ROTATION),
             "jepa": Need("JEPA + additive", "mnist/jepa-mlp", weights=False, optional=True),
         },
+        see="what to see: a model that has learned the rule is as accurate on other actions as on trained ones",
         kind="poses",
     ),
     "parity": Spec(
@@ -230,6 +250,8 @@ FIGURES: dict[str, Spec] = {
         "random angles lie as near to multiples of one turn divided by that number.",
         "spectrum",
         {"run": Need("multi-frequency", "mnist/bro-mlp-mfr-learned", weights=False)},
+        see="right: how unlikely it is that random angles fit a number of states as well; higher is less likely.\n"
+        "If a number fits, its multiples fit too, but less well",
     ),
     "drift": Spec(
         "Drift of a rollout over 100 steps",
@@ -241,6 +263,8 @@ FIGURES: dict[str, Spec] = {
             "learned": Need("BRo-JEPA, learned angles", "mnist/bro-mlp-mfr-learned", optional=True),
             "jepa": ADDITIVE,
         },
+        see="what to see: with fixed angles the error repeats every cycle; learned angles are slightly off, and the "
+        "error grows;\nan MLP leads all images of a state to one point, and stays there",
     ),
     "decoded": Spec(
         "Decoded rollouts",

@@ -98,12 +98,8 @@ def draw(data: dict[str, Any]) -> Figure:
 def _several(data: dict[str, Any]) -> Figure:
     """A panel per frequency."""
     names, others = data["runs"]["run"]["states"], data["others"]
-    key = (
-        "discs: mean of each state, joined in order; dots: test images. At frequency f the states go round f times:\n"
-        "where f and the number of states have a common divisor, states share a place, and other frequencies part them"
-    )
     rows = (len(others) + 3) // 3
-    figure = style.canvas(data, style.WIDE, 1.0 + 2.2 * rows, key)
+    figure = style.canvas(data, style.WIDE, 1.0 + 2.2 * rows)
     places = figure.subplots(rows, 3, squeeze=False).flatten()
     shown = [
         (data["frequency"], data["points"], data["prototypes"], data["shares"]),
@@ -131,9 +127,8 @@ def _ring(axes: Axes, points: np.ndarray, means: np.ndarray, states: np.ndarray,
 def _one(data: dict[str, Any]) -> Figure:
     run = data["runs"]["run"]
     names, points, means = run["states"], data["points"].astype(float), data["prototypes"]
-    own = ["stars: your own images, and the state that is read"] if "own.points" in data else []
-    key = "\n".join(["discs: mean of each state, joined in order; dots: test images", *own])
-    figure = style.canvas(data, style.NARROW, style.NARROW + 0.3 + 0.15 * len(own), key)
+    own = "stars: your own images, and the state that the probe reads" if "own.points" in data else ""
+    figure = style.canvas(data, style.NARROW, style.NARROW + 0.3 + 0.15 * bool(own), own)
     axes = figure.subplots()
     _ring(axes, points, means, data["states"], names, size=5)
     frequency = data.get("frequency")

@@ -46,19 +46,15 @@ def _roll(source: Source) -> tuple[np.ndarray, np.ndarray]:
 
 def draw(data: dict[str, Any]) -> Figure:
     """Distances as curves; accuracies, which hardly move in a model that works, as numbers at both ends."""
-    key = (
-        "what to see: fixed angles come back after every turn; learned angles are slightly off and move away;\n"
-        "an MLP action leads all images of a state to one point and stays there"
-    )
-    figure = style.canvas(data, style.WIDE, 3.7, key)
+    figure = style.canvas(data, style.WIDE, 3.7)
     axes = figure.subplots()
     for role, run in data["runs"].items():
         values, right = data[f"{role}.distance"], data[f"{role}.accuracy"]
-        label = f"{run['label']} (accuracy {right[0]:.3f} at first, {right[-1]:.3f} after {len(right) - 1} steps)"
+        label = f"{run['label']} (accuracy {right[0]:.3f} at the start, {right[-1]:.3f} after {len(right) - 1} steps)"
         axes.plot(range(len(values)), values, label=label, **LOOKS[role])
     far = max(float(np.nanmax(data[f"{role}.distance"])) for role in data["runs"])
     axes.set_ylim(0, 1.05 * min(far, LOST) or 1)
-    axes.set_title("distance from the right prototype (1: mean distance between prototypes)", loc="left")
+    axes.set_title("distance to the right prototype (1 = mean distance between prototypes)", loc="left")
     axes.set(xlabel="steps of +1", xlim=(0, STEPS))
     axes.grid(axis="y", color=style.FAINT, linewidth=0.6)
     style.legend_below(axes)

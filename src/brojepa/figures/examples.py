@@ -48,7 +48,7 @@ def draw(data: dict[str, Any]) -> Figure:
     for role in roles:
         rows += [(f"{data['runs'][role]['label']}\nnearest image", 1.0), ("probe reads", 0.7)]
     middles = [sum(h for _, h in rows[:i]) + height / 2 for i, (_, height) in enumerate(rows)]
-    key = "✓ and ✗ judge the state that the probe reads off the predicted latent, not the image nearest to it"
+    key = "✓ and ✗ are about the state that the probe reads off the predicted latent, not about the nearest image"
     figure = style.canvas(data, style.WIDE, 0.85 + 0.5 * sum(h for _, h in rows), key)
     axes = figure.subplots()
     for (label, _), y in zip(rows, middles, strict=True):

@@ -16,11 +16,6 @@ from brojepa.text import signed
 
 ACTIONS = (1, -3)
 POINTS = 1000
-KEY = "discs: predicted latents and the state that the probe reads; diamonds: mean of each state; dots: test images"
-SEE = (
-    "what to see: each step lands in the cloud of the state that its disc names, the last one where the first began;\n"
-    "t-SNE keeps who is near whom: where a cloud lies, and how long an arrow is, mean nothing"
-)
 
 
 def collect(sources: dict[str, Source], method: str) -> dict[str, Any]:
@@ -67,11 +62,7 @@ def _tsne(parts: list[np.ndarray]) -> list[np.ndarray]:
 
 def draw(data: dict[str, Any]) -> Figure:
     names = data["runs"]["run"]["states"]
-    figure = (
-        style.canvas(data, style.WIDE, 4.1, KEY)
-        if data["shares"]
-        else style.canvas(data, style.WIDE, 4.4, f"{KEY}\n{SEE}")
-    )
+    figure = style.canvas(data, style.WIDE, 4.3 if data["shares"] else 4.4)
     panels = figure.subplots(1, len(data["actions"]), squeeze=False)[0]
     for i, axes in enumerate(panels):
         style.cloud(axes, data["points"].astype(float), data["states"], len(names), alpha=0.4)
@@ -100,4 +91,4 @@ def _path(axes: Axes, path: np.ndarray, read: list[int], names: list[str], bend:
 def _title(axes: Axes, data: dict[str, Any], i: int) -> None:
     k, steps = signed(data["actions"][i]).replace("-", "−"), len(data["read"][i]) - 1
     kind = "trained" if data["seen"][i] else "never trained"
-    axes.set_title(f"{k} repeated {steps} times ({kind})\nback at the start within {data['gaps'][i]:.1%}")
+    axes.set_title(f"{k} repeated {steps} times ({kind})\nends {data['gaps'][i]:.1%} away from its start")

@@ -78,10 +78,10 @@ def language() -> Iterator[None]:
 
 
 def canvas(data: dict[str, Any], width: float, height: float, key: str = "") -> Figure:
-    """An empty figure with its title, and below it in small type a key, and which runs it is drawn from."""
+    """An empty figure with its title; below it, in small type, how to read it and which runs it is drawn from."""
     figure = Figure(figsize=(width, height), layout="constrained")
     figure.suptitle(FIGURES[data["figure"]].title, x=0.01, ha="left")
-    lines = [key, *origins(data["runs"])] if key else origins(data["runs"])
+    lines = [*filter(None, (FIGURES[data["figure"]].see, key)), *origins(data["runs"])]
     figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=6.5, color=GREY, linespacing=1.35)
     return figure
 
