@@ -40,8 +40,8 @@ def off_by(a: Tensor, b: Tensor) -> float:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_processes_follow_one(two, kind):
-    """The first step to the last digits; later ones as far as rounding lets them, which on some CPUs is a hundredth for
-    the first convolution. A gradient that a process did not share would be off by half."""
+    """The first step to the last digits; later ones as far as rounding lets them. On some CPUs it tips the largest of
+    a pool in "cnn, relaxed", a hundredth of a gradient. One that a process did not share would be off by half."""
     later = 5e-2 if kind.startswith("cnn") else 1e-3
     one, shared = stepped(kind), two[0][kind]
     for name, terms in one["terms"].items():
@@ -52,7 +52,7 @@ def test_two_processes_follow_one(two, kind):
             far = off_by(gradient, shared["gradients"][step][name])
             assert far < (1e-5 if step == 0 else later), f"{name} at step {step}"
     for name, tensor in one["state"].items():
-        assert off_by(tensor, shared["state"][name]) < 1e-3, name
+        assert off_by(tensor, shared["state"][name]) < later, name
 
 
 @pytest.mark.parametrize("kind", KINDS | DROPOUT)
