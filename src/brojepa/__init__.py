@@ -1,7 +1,7 @@
-"""brojepa: latent spaces that obey a rule.
+"""brojepa: JEPA world models whose latent action is a group representation.
 
-JEPA world models whose latent dynamics are a group representation, after *BRo-JEPA: Learning Modular Transformations in
-Latent Space*, with every baseline of the paper.
+It follows *BRo-JEPA: Learning Modular Transformations in
+Latent Space*, with all baselines of the paper.
 
 >>> import brojepa
 >>> sorted(name for name in brojepa.PRESETS if name.endswith("/fast"))[:3]

@@ -13,7 +13,7 @@ class BrojepaError(Exception):
     """Base of every error that brojepa raises on purpose. Its message is one line that says what to do next.
 
     `exit_code` is what the command line exits with. `brojepa.errors` has the kinds: `RequestError` (2, the request was
-    wrong), `RunError` (1, a right request failed) and `Interrupted` (130, stopped by a signal after saving).
+    wrong), `RunError` (1, a valid request failed) and `Interrupted` (130, stopped by a signal after saving).
 
     Examples:
         >>> import brojepa
@@ -28,7 +28,7 @@ class BrojepaError(Exception):
 
 
 class RequestError(BrojepaError, ValueError):
-    """What was asked for is wrong: a bad value, an unknown name, data that is not there or not valid."""
+    """The request is wrong: a bad value, an unknown name, missing or invalid data."""
 
     exit_code = 2
 
@@ -44,7 +44,7 @@ class RunError(BrojepaError, RuntimeError):
 
 
 class Interrupted(BrojepaError):
-    """Stopped by a signal after saving; the same command goes on from there."""
+    """Stopped by a signal after saving; the same command resumes from there."""
 
     exit_code = 130
 
@@ -70,7 +70,7 @@ def either(names: list[str]) -> str:
 
 
 def nearest(given: str, allowed: Iterable[str]) -> list[str]:
-    """Names that a mistyped one may stand for, likeliest first. A name with a slash is looked up by both halves.
+    """Names that a mistyped one may mean, likeliest first. A name with a slash is looked up by both halves.
 
     >>> nearest("fast", ["mnist/fast", "mnist/best", "torus/fast"])
     ['mnist/fast', 'torus/fast']

@@ -17,7 +17,7 @@ from brojepa.errors import RequestError, RunError
 def write_atomically(path: Path, data: bytes) -> None:
     """Write data to path: all of it, or nothing.
 
-    A file keeps its mode, and a link stays a link: what it leads to is replaced. A device or a pipe is written to.
+    A file keeps its mode, and a link stays a link: its target is replaced. Devices and pipes are written to directly.
     """
     try:
         mode = path.stat().st_mode if path.exists() else None
@@ -115,7 +115,7 @@ LIST = (list,)
 
 
 def wrong_value(value: Any, kinds: Kinds) -> str:
-    """Which value of a dictionary that was read is of another kind than it must be, in words; or nothing."""
+    """The first value of a dictionary that is not of the kind it must be, in words; empty if all are."""
     for key, allowed in kinds.items():
         if key in value and not is_a(value[key], allowed):
             return f"{key} is {value[key]!r:.60}"
@@ -123,7 +123,7 @@ def wrong_value(value: Any, kinds: Kinds) -> str:
 
 
 def is_grid(value: Any) -> bool:
-    """Whether a value from JSON is a list of numbers, or of equally long lists of them; none is empty."""
+    """Whether a value from JSON is a list of numbers, or of equally long lists of numbers, without empty ones."""
     if not isinstance(value, list) or not value:
         return False
     rows = value if isinstance(value[0], list) else [value]
@@ -133,7 +133,7 @@ def is_grid(value: Any) -> bool:
 
 
 def is_a(value: Any, allowed: tuple[type, ...]) -> bool:
-    """Whether a value from JSON is of a kind: true is no number, and a number is finite."""
+    """Whether a value from JSON is of a kind. `true` is not a number, and numbers must be finite."""
     finite = not isinstance(value, float) or math.isfinite(value)
     return isinstance(value, allowed) and finite and (not isinstance(value, bool) or bool in allowed)
 

@@ -2,10 +2,10 @@
 
 A run is a function of its config, so a part must be a string that another process can resolve again: `load`, `eval`,
 resume, sweeps and Slurm. A path names what `from package.module import name` would import; the current directory
-counts, after everything that is installed.
+is searched last.
 
-Importing a path runs somebody's code. Training with one is trust enough; a run directory that came from elsewhere is
-not, so whatever reads one asks `check_trust` first.
+Importing a path runs somebody's code. Whoever trains with a path trusts it; a run directory may come from elsewhere,
+so everything that reads one calls `check_trust` first.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def resolve(kind: str, path: str) -> Any:
 
 @contextmanager
 def _here_last() -> Iterator[None]:
-    """The current directory, searched after everything that is installed, for a while."""
+    """Search the current directory too, last, for a while."""
     here = str(Path.cwd())
     added = here not in sys.path and "" not in sys.path
     if added:
@@ -81,7 +81,7 @@ def reason(error: BaseException) -> str:
 
 
 def make(kind: str, path: str, *arguments: Any) -> Any:
-    """What calling an own part gives, or one line that says how it is called."""
+    """Call an own part; if that fails, one line says how it is called."""
     part = resolve(kind, path)
     try:
         inspect.signature(part).bind(*arguments)
@@ -97,7 +97,7 @@ def make(kind: str, path: str, *arguments: Any) -> Any:
 
 
 def wrong(kind: str, path: str, what: str) -> RequestError:
-    """The error for an own part that does not do what its kind must."""
+    """The error for an own part that breaks the contract of its kind."""
     return RequestError(f"{kind} {path} {what}, expected {EXPECTED[kind]}")
 
 
@@ -111,8 +111,8 @@ def check_trust(parts: Mapping[str, str], where: object, trust: bool) -> None:
 
 
 def sources(parts: Mapping[str, str]) -> dict[str, str]:
-    """The sha256 of the file that each own part comes from, by path; what has no file is left out. A world may be made
-    of several, with commas between them."""
+    """The sha256 of the file that each own part comes from, by path; parts without a file are left out. A world may
+    be made of several, with commas between them."""
     sums = {}
     for kind, paths in parts.items():
         for path in paths.split(","):

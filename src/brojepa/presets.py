@@ -1,7 +1,7 @@
 """Named configs, as data: the 38 rows of the paper's two tables, and ours.
 
 The paper's rows are built from their names: method, encoder, latent action. What a row needs beyond the paper's
-protocol (the defaults of `Config`) stands in `departures` and nowhere else.
+protocol (the defaults of `Config`) is in `departures` and nowhere else.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def paper_row(world: str, row: str) -> Config:
 
 
 def departures(world: str, row: str) -> dict[str, object]:
-    """Where our preset of a row leaves the paper's protocol, or fills in what the paper does not say."""
+    """How our preset of a row departs from the paper's protocol, or fills in what the paper leaves open."""
     method = row.split("-")[0]
     values: dict[str, object] = {}
     if row.endswith("consistency"):
@@ -51,7 +51,7 @@ def departures(world: str, row: str) -> dict[str, object]:
             world == "emnist"
         ):  # the actions of the first table, composed and held out: an MLP does not learn more of them
             values |= {"consistency": 100.0, "test_actions": tuple(k for k in range(-9, 10) if abs(k) > 1)}
-    if row.startswith("supervised-mlp-mfr"):  # at 1e-4 it has half of the paper's zero-shot
+    if row.startswith("supervised-mlp-mfr"):  # at 1e-4 it reaches half of the paper's zero-shot
         values |= {"lr": 3e-3}
     if method != "supervised" and world == "emnist":
         values |= EMNIST_JEPA

@@ -1,4 +1,4 @@
-"""How things are written for people: actions, counts, durations, lists."""
+"""Text for people: actions, counts, durations, lists."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MANY = 20  # more actions than this are not listed one by one
 
 
 def actions_text(actions: Sequence[Any], group: Any = None) -> str:
-    """Actions in words: "+1 -1", or a range where both signs of a stretch are there: "±2..±9"."""
+    """Actions in words: "+1 -1", or a range if both signs of all numbers in it are present: "±2..±9"."""
     if not actions:
         return "no action"
     if not all(isinstance(k, int) for k in actions):

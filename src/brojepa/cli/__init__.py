@@ -1,4 +1,4 @@
-"""The `brojepa` command. Thin: parse, call, print; one file for the commands that belong together.
+"""The `brojepa` command. Thin: parse, call, print; one file per group of commands.
 
 Exit codes: 0 done, 1 the run failed, 2 the request was wrong, 130 interrupted and resumable, 141 stdout was closed. An
 error is one line on stderr; `--debug` shows the traceback.
@@ -80,7 +80,7 @@ def _ignore_more() -> None:
 
 
 def _is_memory(error: Exception) -> bool:
-    """Whether memory ran out: on a CPU torch says so only in the text of the error."""
+    """Whether memory ran out: on a CPU only the text of torch's error tells."""
     words = ("can't allocate memory", "out of memory", "Storage size calculation overflowed", "invalid buffer size")
     return isinstance(error, MemoryError) or any(word.lower() in str(error).lower() for word in words)
 
@@ -92,7 +92,7 @@ def _drop_output() -> None:
 
 
 def _complain(text: str, error: BaseException) -> None:
-    """One line on stderr; on a terminal it takes the place of a passing line. Of several processes one says it: the
+    """One line on stderr; on a terminal it replaces a progress line. Of several processes one prints it: the
     first to fail, where they had joined, else the first of all."""
     if getattr(error, "said_elsewhere", _several() and os.environ["RANK"] != "0"):
         return

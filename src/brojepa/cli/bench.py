@@ -64,7 +64,7 @@ def bench(argv: list[str]) -> int:
 
 
 def _plot(given: str | None) -> Path | None:
-    """Where a picture is to go, checked before anything is measured."""
+    """The path of the plot, checked before anything is measured."""
     if given is None:
         return None
     path = picture_file("--plot", given)

@@ -76,7 +76,7 @@ def _line(world: World) -> str:
 
 
 def _sums(found: Any) -> str:
-    """What was read whole, by its sha256: a world's, those of the worlds it is made from, or none."""
+    """The sha256 sums of a world's data: its own, or those of the worlds it is made from."""
     sums = [found]
     while any(isinstance(part, list) for part in sums):
         sums = [s for part in sums for s in (part if isinstance(part, list) else [part])]
@@ -85,7 +85,7 @@ def _sums(found: Any) -> str:
 
 
 def _show(args: argparse.Namespace) -> int:
-    """Draw a world: images, and what a few actions make of them."""
+    """Draw a world: images, and where a few actions lead."""
     if not args.world:
         raise RequestError("show which world? Name one, as in 'brojepa data show torus'")
     seed = one_seed(args.seed or "0")

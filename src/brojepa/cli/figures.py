@@ -123,7 +123,7 @@ def _train(args: argparse.Namespace, asked: int | None) -> None:
 
 
 def _with(need: Need) -> str:
-    """What a run must have beside its numbers."""
+    """What a run must have besides its numbers."""
     if need.decoder:
         return " (with weights, and a decoder by 'brojepa decode RUN')"
     return " (with weights)" if need.weights else ""

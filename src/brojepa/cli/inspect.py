@@ -1,4 +1,4 @@
-"""`brojepa inspect`, `infer`, `plan` and `predict`: the algebra of a trained model, and what it is good for."""
+"""`brojepa inspect`, `infer`, `plan` and `predict`: the algebra of a trained model, and its uses."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from brojepa.runs import Run
 
 BRIGHT = 0.5  # an image with a higher mean has a white background
-APART = 0.3  # by which the means of an image and of the model's world differ if one is the other inverted
+APART = 0.3  # difference between the means of an image and of the model's world that suggests an inverted image
 
 
 def inspect(argv: list[str]) -> int:
-    """Read the algebra out of a run: its group, geometry and laws."""
+    """Read the algebra of a run: its group, geometry and laws."""
     parser = Parser(prog="brojepa inspect", description=inspect.__doc__)
     parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN_HELP}; default {RECOMMENDED}")
     parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is, or other images of the same shape")
@@ -211,7 +211,7 @@ def _reader(name: str, description: str | None, images: int | str) -> Parser:
 
 def _parsed(parser: Parser, argv: list[str], count: int | None = None) -> argparse.Namespace:
     """The arguments of a command that reads images. The first word is a run unless it is a file; without a run, the
-    weights in the package are meant."""
+    weights in the package are used."""
     args = parser.parse(argv)
     words = [*([] if args.run is None else [args.run]), *args.images]
     named = words[0].startswith("hf://") or words[0] in PRESETS or Path(words[0]).is_dir()
@@ -223,7 +223,7 @@ def _parsed(parser: Parser, argv: list[str], count: int | None = None) -> argpar
 
 
 def _say_which(name: str, run: Run) -> None:
-    """One line where the model is not from a run directory."""
+    """Print which model is used, if it is not from a run directory."""
     from brojepa.runs.find import is_packed
 
     if is_packed(run):
@@ -268,7 +268,7 @@ def _read(args: argparse.Namespace) -> tuple[Run, Model, Tensor, list[str | None
 
 
 def _states(run: Run, model: Model, z: Tensor) -> list[str | None]:
-    """The names of the states that latents [count, dim] show; None where the world has no labels."""
+    """The names of the states that latents [count, dim] show; None if the world has no labels."""
     if model.classifier is None:
         return [None] * len(z)
     if z.shape[-1] != model.classifier.in_features:  # its classifier reads acted-on latents, not these

@@ -25,7 +25,7 @@ RUN_HELP = "a run directory, a preset whose weights are in the package, or hf://
 class Parser(argparse.ArgumentParser):
     """argparse with errors of one line and no guessing of abbreviations.
 
-    words_anywhere: flags may stand between words of which some can be left out.
+    words_anywhere: flags may be placed between optional positional arguments.
     """
 
     def __init__(self, *, words_anywhere: bool = False, **options: Any) -> None:
@@ -116,7 +116,7 @@ def add_track(parser: argparse._ActionsContainer, words: str) -> None:
 
 
 def threads(given: str | None) -> int | None:
-    """The number of --threads, or None where there is none."""
+    """The number of --threads, or None if it is not given."""
     if given is None:
         return None
     if not re.fullmatch(r"\d{1,4}", given) or not 1 <= int(given) <= 1024:
@@ -147,7 +147,7 @@ def one_seed(text: str) -> int:
 
 
 def picture_file(flag: str, given: str) -> Path:
-    """Where a picture goes: a name that ends in .png or .svg. Without matplotlib there is none to write."""
+    """The path of a picture, which ends in .png or .svg; an error without matplotlib."""
     path = place(given)
     if path.suffix not in (".png", ".svg"):
         raise RequestError(f"{flag} {given}: the name must end in .png or .svg")
@@ -156,7 +156,7 @@ def picture_file(flag: str, given: str) -> Path:
 
 
 def require(package: str, module: str | None = None) -> None:
-    """An error that says how to install a package that drawing needs, unless it is there."""
+    """Raise an error that says how to install a package that drawing needs, if it is missing."""
     if find_spec(module or package) is None:
         raise RequestError(f"drawing needs {package}, which is not installed: pip install 'brojepa[figures]'")
 
@@ -167,7 +167,7 @@ def _metavar(name: str) -> str:
 
 
 def join_negative(argv: list[str]) -> list[str]:
-    """`--train-actions -1,1` as `--train-actions=-1,1`: argparse takes a value with a leading minus for a flag."""
+    """`--train-actions -1,1` as `--train-actions=-1,1`: argparse mistakes a value with a leading minus for a flag."""
     joined: list[str] = []
     for word in argv:
         if joined and re.fullmatch(r"--[a-z-]+", joined[-1]) and re.match(r"-[\d.]", word):
@@ -178,7 +178,7 @@ def join_negative(argv: list[str]) -> list[str]:
 
 
 def preset_list(every: bool = False) -> str:
-    """The presets and what each is: ours, or every one."""
+    """The presets with a phrase each: ours, or all of them."""
     paper = [f"{world}/{row}" for world, rows in PAPER_ROWS.items() for row in rows.split()]
     named = [*(name for name in PRESETS if name not in paper), *(paper if every else ())]
     width = max(map(len, named))

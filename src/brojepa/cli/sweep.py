@@ -79,7 +79,7 @@ def sweep(argv: list[str]) -> int:
 
 
 def at_once(jobs: str | None, gpus: int = 0) -> int:
-    """How many runs go on at once: as --jobs says, else one for each GPU named, else for each core up to 4."""
+    """How many runs train at once: --jobs, else one per GPU named, else one per core, up to 4."""
     from brojepa.runs.threads import cores
 
     workers = integers("--jobs", jobs)[0] if jobs else gpus or min(4, cores())
@@ -143,7 +143,7 @@ class _Stop:
 
 
 def here(jobs: Sequence[Job], workers: int, gpus: Sequence[int] = ()) -> int:
-    """Run jobs on this machine to the end, and show their progress."""
+    """Run jobs on this machine, and show their progress."""
     from brojepa.sweep.display import Overview
     from brojepa.sweep.local import Local, check_worlds
 

@@ -81,7 +81,7 @@ def train(argv: list[str]) -> int:
 
 
 def drawing() -> Callable[[Run], Mapping[str, bytes]] | None:
-    """What draws a finished run for trackers, where matplotlib is installed."""
+    """The function that draws a finished run for trackers, if matplotlib is installed."""
     if find_spec("matplotlib") is None:
         return None
     from brojepa.figures.make import pictures

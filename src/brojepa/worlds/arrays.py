@@ -1,6 +1,6 @@
 """Images and labels in any form: NumPy, torch or Pillow, whole or one by one.
 
-What comes out is one form: uint8 images [count, channels, height, width] and int64 labels [count].
+The result is always uint8 images [count, channels, height, width] and int64 labels [count].
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from brojepa.worlds.rows import Rows
 
 CHANNELS = (1, 3, 4)
 ONE = (str, Path, Image.Image, np.ndarray, Tensor)  # what a list of images may hold
-EVERY = 5  # every fifth image is for test where nothing is set apart
+EVERY = 5  # every fifth image is for test if there is no test split
 
 
 def as_arrays(where: str, images: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Images and labels in the one form; `where` begins an error.
+    """Images and labels in that form; `where` begins an error.
 
     Args:
         where: which world and split.
-        images: uint8 or floats from 0 to 1, [count, h, w], [count, h, w, c] or [count, c, h, w]. Where the shape could
-            be either of the last two, an array has its channels last and a tensor first.
+        images: uint8 or floats from 0 to 1, [count, h, w], [count, h, w, c] or [count, c, h, w]. If the shape could
+            be either of the last two, arrays have channels last and tensors first.
         labels: integers [count].
     """
     first = isinstance(images, Tensor)
@@ -72,7 +72,7 @@ def as_numpy(values: Any) -> np.ndarray:
 
 
 def scaled(where: str, images: np.ndarray) -> np.ndarray:
-    """uint8 as it is, floats from 0 to 1 times 255 and rounded; anything else is an error."""
+    """uint8 unchanged, floats from 0 to 1 times 255 and rounded; anything else is an error."""
     if images.dtype == np.uint8:
         return images
     low, high = float(images.min(initial=0)), float(images.max(initial=0))
@@ -86,7 +86,7 @@ def scaled(where: str, images: np.ndarray) -> np.ndarray:
 
 
 def _channels_first(where: str, images: np.ndarray, first: bool) -> np.ndarray:
-    """[count, h, w, c] or [count, c, h, w] as the latter; `first` decides where it could be either."""
+    """Images with channels first; `first` decides if the shape could be either."""
     if images.shape[1] in CHANNELS and (first or images.shape[3] not in CHANNELS):
         return images
     if images.shape[3] not in CHANNELS:
@@ -97,7 +97,7 @@ def _channels_first(where: str, images: np.ndarray, first: bool) -> np.ndarray:
 
 
 def from_items(where: str, dataset: Any) -> tuple[np.ndarray, np.ndarray]:
-    """What a map-style dataset holds, item by item: images uint8 [count, c, h, w] and labels [count]."""
+    """The items of a map-style dataset: images uint8 [count, c, h, w] and labels [count]."""
     try:
         count = len(dataset)
     except TypeError:
@@ -169,7 +169,7 @@ def as_batch(images: Any, shape: tuple[int, int, int]) -> Tensor | Rows:
         if images.dtype.kind == "u" and images.dtype != np.uint8:
             images = images.astype(np.int64)  # torch lacks most of these types
         if not images.flags.writeable or min(images.strides, default=0) < 0:
-            images = images.copy()  # torch warns of arrays that it could not write to, and reads none backwards
+            images = images.copy()  # torch warns about read-only arrays, and cannot read negative strides
     try:
         images = torch.as_tensor(images)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -195,7 +195,7 @@ def _one(image: Any, i: int, shape: tuple[int, int, int]) -> Tensor:
 
 
 def _to_255(images: Tensor) -> Tensor:
-    """Numbers from 0 to 255 as they are, floats from 0 to 1 times 255; anything else is an error."""
+    """Numbers from 0 to 255 unchanged, floats from 0 to 1 times 255; anything else is an error."""
     if images.dtype is torch.bool:
         return images.to(torch.uint8) * 255
     low, high = (float(end) for end in images.aminmax()) if images.numel() else (0.0, 0.0)
@@ -211,7 +211,7 @@ def _to_255(images: Tensor) -> Tensor:
 
 
 def every_fifth(labels: np.ndarray) -> np.ndarray:
-    """Whether each image is kept for test where nothing is set apart: every fifth of its state."""
+    """Which images are kept for test if there is no test split: every fifth of each state."""
     order = labels.argsort(kind="stable")
     rank = np.empty(len(labels), np.int64)
     _, starts, sizes = np.unique(labels[order], return_index=True, return_counts=True)

@@ -1,4 +1,4 @@
-"""What worlds are made of and what is drawn from them: a split of images, and batches of transitions."""
+"""A split of images, and the batches of transitions that are drawn from it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Split:
     """Images and the states that they show.
 
     Args:
-        images: uint8, [count, channels, height, width]; a tensor, or `Rows`, which give tensors, of images that are
-            not in memory of their own.
+        images: uint8, [count, channels, height, width]; a tensor, or `Rows` of images that are
+            not copied into memory.
         states: int64, [count].
 
     Examples:
@@ -99,7 +99,7 @@ class Batch:
         images: the contexts, [batch, c, h, w], uint8 (float if warped).
         states: what they show, [batch].
         k: the actions, elements of the group, [batch, actions, ...].
-        next_states: where these lead, [batch, actions].
+        next_states: the states these lead to, [batch, actions].
         targets: images of the next states, [batch * actions, c, h, w], or None if none were drawn.
         rows: where the contexts are in their split, [batch], if they are there.
         target_rows: where the targets are in their split, [batch, actions], if they are there.
@@ -173,7 +173,7 @@ class Sampling:
 
     @property
     def plain(self) -> Sampling:
-        """The same on the images as they are."""
+        """The same without augmentation."""
         return replace(self, even_states=False, repeat=1, shift=0, warp=0.0)
 
 
@@ -226,10 +226,10 @@ class Transitions:
 
     @property
     def images(self) -> int:
-        """How many of these are different images."""
+        """How many different images these contexts are."""
         return len(self)
 
     @property
     def labelled(self) -> LabelledTransitions | None:
-        """These transitions where they pair images of labelled states, off which angles can be read; else None."""
+        """These transitions if they pair images of labelled states, from which angles can be estimated; else None."""
         return None

@@ -1,4 +1,4 @@
-"""A user's views, checked: images with a thing and a pose each, or episodes of images and actions."""
+"""Checks a user's views: images with a thing and a pose each, or episodes of images and actions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from brojepa.worlds.rows import from_array
 from brojepa.worlds.views import Views, ViewWorld, distinct
 from brojepa.worlds.world import content_sum, pixel_statistics
 
-UNIT = 1e-3  # how far a quaternion's length may be from 1: files round
-MOST = 256  # different actions of a recording that are listed; of more, as many spread over it
+UNIT = 1e-3  # how far a quaternion's length may be from 1: numbers in files are rounded
+MOST = 256  # different actions of a recording that are listed; if there are more, a spread of as many
 LARGEST = 100_000  # elements of a finite group, which are listed
 
 
@@ -75,7 +75,7 @@ def _some(law: Group, used: Tensor) -> Tensor:
 
 
 def _along(law: Group, actions: Tensor, last: Tensor) -> Tensor:
-    """The pose of each frame, the first of an episode in the identity: [count, ...]."""
+    """The pose of each frame, [count, ...]; the first of an episode is the identity."""
     start = torch.as_tensor(law.identity, dtype=law.dtype)
     found, pose = [], start
     for k, ends in zip(actions, last.tolist(), strict=True):
@@ -109,7 +109,7 @@ def _world(
 
 
 def _moves(views: Views, law: Group) -> bool:
-    """Whether any thing is there in two poses."""
+    """Whether any thing is shown in two poses."""
     things, which = views.states.unique(return_inverse=True)
     first = torch.full((len(things),), len(which)).scatter_reduce(0, which, torch.arange(len(which)), "amin")
     return bool((law.distance(views.poses, views.poses[first[which]]) > SAME).any())
@@ -149,7 +149,7 @@ def elements(where: str, values: Any, group: Group, count: int, between: bool = 
 
 
 def _outside(found: Tensor, group: Group, between: bool) -> Tensor:
-    """Rows that are no element, [count]."""
+    """Which rows are not elements, [count]."""
     if group.shape == (4,):
         return (found.norm(dim=-1) - 1).abs() > UNIT
     if group.order is None and group.periods is None:

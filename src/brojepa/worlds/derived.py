@@ -79,13 +79,13 @@ def _named(name: str, parts: str) -> str:
     return f"{name}:{parts}" if parts else name
 
 
-FINE, COARSE = 2, 10  # degrees: candidates, and the grid of the actions trained on
-TESTED = 2000  # things that are measured, of those that a pose world shows in every candidate pose
+FINE, COARSE = 2, 10  # degrees between candidates, and between the actions that repeat a training action
+TESTED = 2000  # things that are tested, each shown in every candidate pose
 
 
 def rotation(part: str, open_world: Open) -> World:
-    """The digits of MNIST, or the images of another world, turned by any angle. Measured are turns by every 2 degrees,
-    among as many candidates."""
+    """The digits of MNIST, or the images of another world, turned by any angle. Tests turns by every 2 degrees
+    and searches among as many candidates."""
     grid = torch.arange(0, 360, FINE).float()
     turns = tuple(float(d) for d in range(FINE - 180, 181, FINE) if d)
 
@@ -112,7 +112,7 @@ def _posed(name: str, base: World, law: Group, show, candidates: Tensor, measure
         raise RequestError(f"world {name}: name a world of plain images, as in {name.partition(':')[0]}:mnist")
     test = base.test[torch.arange(0, len(base.test), max(1, len(base.test) // TESTED))]
     source = {**base.source, "images": {"train": len(base.train), "test": len(test)}}
-    source.pop("names", None)  # of labels, which are no states here
+    source.pop("names", None)  # labels, which are not states here
     return PoseWorld(
         name, 0, base.train, test, base.mean, base.std, source, law, base.notes,
         show=show, candidates=candidates, measured=measured,
@@ -120,12 +120,12 @@ def _posed(name: str, base: World, law: Group, show, candidates: Tensor, measure
 
 
 OBJECTS, VIEWS, SIZE = 8, 5_000, 32
-GRID, TURNS, STARTS = 4096, 200, 25  # candidates; turns that are measured, and views of each object they start from
+GRID, TURNS, STARTS = 4096, 200, 25  # candidates; turns that are tested, and start views of each object
 
 
 def pose() -> World:
-    """Objects made of coloured balls, seen from anywhere. Measured are turns drawn from all, among 4,096 candidates
-    spread evenly; the views they start from are drawn apart from those of training."""
+    """Objects made of coloured balls, seen from anywhere. Tests random turns, with 4,096
+    evenly spread candidates; their start views are drawn separately from those of training."""
     group, things = SO3(), solids.objects(OBJECTS)
 
     def show(split: Split, pose: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Getting EMNIST letters from its public home: resumed where it broke off, verified, unpacked atomically.
+"""Downloads EMNIST letters from NIST: resumable, verified, unpacked atomically.
 
 The archive holds all of EMNIST (Cohen, Afshar, Tapson and van Schaik, 2017); only the four letters files are kept.
 """
@@ -29,7 +29,7 @@ Progress = Callable[[int, int | None], None]
 def fetch_emnist(
     directory: Path, *, url: str = URL, md5: str = MD5, progress: Progress = lambda done, all: None
 ) -> World:
-    """Download EMNIST letters into a directory and open it; what was downloaded before is not downloaded again."""
+    """Download EMNIST letters into a directory and open it; continues an earlier download."""
     archive = directory / "emnist.zip.part"
     if not url.startswith(("http://", "https://", "file://")):
         raise RequestError(f"--url {url!r}: expected an address that starts with https://, http:// or file://")

@@ -1,7 +1,7 @@
-"""What the recipe for own images wants to know of a world, and which augmentation leaves its states apart.
+"""What the recipe for own images needs to know about a world, and which augmentation does not confuse its states.
 
-A shift or a warp teaches an encoder what does not matter, unless it does: where a state is a place or an angle, the
-moved image of one state is that of another. So it is tried on a sample of the images themselves.
+A shift or a warp teaches an encoder what does not matter. But if a state is a place or an angle, it turns an image of
+one state into an image of another. So augmentation is tried on a sample of the images.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from brojepa.worlds.world import World
 SAMPLE = 500  # images that augmentation is tried on
 SIDE = 32  # pixels, about: larger images are shrunk for that
 AT_ONCE = 2**20  # pixels of images that are moved at once: ten times as many are made of them
-LOST = 0.05  # images confused in addition that are too many
+LOST = 0.05  # the share of additional confused images that is too much
 
 
 Choose = Callable[[Mapping[str, Any]], tuple[Config, str]]
@@ -64,7 +64,7 @@ def facts(world: World) -> Facts:
 
 
 def harmless(split: Split, shift: int, warp: float) -> tuple[int, float]:
-    """The largest shift and warp, up to those given, after which images are told apart as well as before."""
+    """The largest shift and warp, up to those given, that leave states as distinguishable as before."""
     sample = first_of_each(split, SAMPLE)
     plain = told_apart(sample, lambda images: images[:, None])
     while shift and told_apart(sample, partial(shifted, by=shift)) < plain - LOST:

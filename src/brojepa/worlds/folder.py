@@ -1,7 +1,7 @@
 """A folder of images as a world: one sub-folder per state, or `train` and `test` with one per state in each.
 
 Sub-folders whose names are numbers come first, in the order of these; the others follow by name, where numbers within
-names count as numbers. Images are read in parallel, once: what was read is kept in the cache under the sha256 of names
+names count as numbers. Images are read in parallel, once: the cache keeps them under the sha256 of names
 and contents.
 """
 
@@ -44,8 +44,8 @@ T = TypeVar("T")
 class Found:
     """The files of a folder: the names of its states in order, and the images of each split with their states.
 
-    test: None where no images are set apart.
-    ignored: how many other things lie there.
+    test: None if there is no test split.
+    ignored: the number of other files and folders.
     """
 
     names: list[str]
@@ -62,7 +62,7 @@ def read(directory: Path, size: tuple[int, int] | None = None) -> World:
         size: height and width that all images are resized to; without it they must be alike.
 
     Returns:
-        The cycle of its states, with their names in `source`; grey if no image has colours, else RGB.
+        The cycle of its states, with their names in `source`; grey if no image is coloured, else RGB.
     """
     found = scan(directory)
     files = [path for path, _ in found.train + (found.test or [])]
@@ -81,7 +81,7 @@ def read(directory: Path, size: tuple[int, int] | None = None) -> World:
 
 
 def scan(directory: Path) -> Found:
-    """What lies in a folder of images, or one line that says what is missing."""
+    """The images of a folder, or an error that says what is missing."""
     folders, files, ignored = _look(directory)
     parts = {path.name: path for path in folders}
     split = "train" in parts and _holds_states(parts["train"])
@@ -132,7 +132,7 @@ def in_order(name: str) -> tuple[bool, float, list[tuple[bool, int, str]], str]:
 
 
 def _look(directory: Path) -> tuple[list[Path], list[Path], int]:
-    """The sub-folders and the images of a directory, and how many other things it holds; hidden ones do not count."""
+    """The sub-folders and images of a directory, and the number of other entries; hidden ones do not count."""
     folders, files, others = [], [], 0
     try:
         entries = [path for path in directory.iterdir() if not path.name.startswith((".", "__MACOSX"))]

@@ -37,8 +37,7 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], str]:
 
 
 def _on_disk(path: Path, column: Any) -> np.memmap | None:
-    """Images as they lie in the file, where they lie there in one piece; they are then not read before they are needed.
-    None where they are compressed or in chunks."""
+    """Images mapped from the file, so that they are read only when needed; None if they are compressed or chunked."""
     place = column.id.get_offset() if column.chunks is None else None
     if place is None or column.dtype != np.uint8 or not column.size:
         return None

@@ -36,7 +36,7 @@ def read(path: Path) -> tuple[np.ndarray, str]:
 
 
 def _read(path: Path, stream: gzip.GzipFile | BinaryIO) -> tuple[np.ndarray, str]:
-    """The header first, then no more than it says and one byte: a small file may unpack to a very large one."""
+    """Read the header, then as many bytes as it says and one more: a small file may unpack to a very large one."""
     head = stream.read(4)
     rest = stream.read(4 * head[3]) if len(head) == 4 and 1 <= head[3] <= 4 else b""
     if head[:3] != b"\x00\x00\x08" or not rest or len(rest) < 4 * head[3]:
@@ -58,7 +58,7 @@ def _read(path: Path, stream: gzip.GzipFile | BinaryIO) -> tuple[np.ndarray, str
 
 
 def write(path: Path, array: np.ndarray) -> None:
-    """Write an array of bytes as an IDX file, gzip if the name ends so."""
+    """Write an array of bytes as an IDX file, with gzip if the name ends in .gz."""
     array = np.ascontiguousarray(array, np.uint8)
     raw = bytes((0, 0, 8, array.ndim)) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
     path.write_bytes(gzip.compress(raw, mtime=0) if path.suffix == ".gz" else raw)

@@ -1,7 +1,7 @@
 """LabelledTransitions: which image, which action, which image of the state it leads to.
 
-A whole epoch is drawn at once from one seeded generator, so what is drawn is a pure function of config and seed and
-an epoch cut in the middle can be drawn again. Images stay where they are, one tensor; a batch is gathered by index.
+A whole epoch is drawn at once from one seeded generator, so it is a pure function of config and seed, and an
+interrupted epoch can be drawn again. Images stay where they are, one tensor; a batch is gathered by index.
 """
 
 from __future__ import annotations

@@ -83,8 +83,8 @@ def array(path: Path) -> np.ndarray:
 def _scanned(
     directory: Path, files: list[str], train: Rows
 ) -> tuple[str, tuple[float, ...], tuple[float, ...]]:  # fmt: skip
-    """The sha256 over the files' sums, and the mean and standard deviation of the training images' pixels. Both take a
-    pass over all images, so they are remembered until a file changes."""
+    """The sha256 over the files' sums, and the mean and standard deviation of the training images' pixels. Both need a
+    pass over all images, so they are cached until a file changes."""
     paths = [(directory / file).resolve() for file in files]
     facts = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
     memory = cache_dir() / "arrays" / f"{hashlib.sha256(json.dumps(facts[0][0]).encode()).hexdigest()[:16]}.json"
@@ -102,7 +102,7 @@ def _scanned(
 
 
 def _remembered(memory: Path, facts: list[Any], channels: int) -> dict[str, Any] | None:
-    """What was found before of the same files; None where nothing was, or what is there is not that."""
+    """The cached result for the same files; None if there is none, or an invalid one."""
     try:
         known = json.loads(memory.read_text())
     except (OSError, ValueError, RecursionError):
@@ -123,7 +123,7 @@ def _sum(path: Path) -> str:
 
 
 def _histogram(path: Path, train: Rows) -> Tensor:
-    """`histogram` of the training images. Each piece is mapped anew, so that what was read does not stay."""
+    """`histogram` of the training images. Each piece is mapped anew, so that memory does not fill up."""
     counts = torch.zeros(train.shape[1], 256, dtype=torch.long)
     for rows in torch.arange(len(train)).split(some_at_once(train)):
         pixels, _ = as_arrays(str(path), array(path), np.zeros(len(train.source), np.int64))

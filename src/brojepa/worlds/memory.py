@@ -22,8 +22,7 @@ def check(path: Path, size: int) -> None:
 
 
 def available() -> int | None:
-    """Bytes of memory that this process could still have, by what the system says and allows; None where it does not
-    say."""
+    """Bytes of memory that this process could still have, as the system reports it; None if it does not."""
     known = [_meminfo(), _cgroup()]
     if known[0] is None and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -39,7 +38,7 @@ def _meminfo(file: Path = Path("/proc/meminfo")) -> int | None:
 
 
 def _cgroup(folder: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """What a container leaves: its limit less what is in use."""
+    """Memory left in a container: its limit less what is in use."""
     try:
         limit = int((folder / "memory.max").read_text())
         return max(0, limit - int((folder / "memory.current").read_text()))

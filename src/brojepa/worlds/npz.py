@@ -1,5 +1,5 @@
-"""Reading an .npz of images: what its headers say is looked at before anything is unpacked, because a small file may
-unpack to a very large one."""
+"""Reads an .npz of images. Headers are checked before anything is unpacked, because a small file may unpack to a very
+large one."""
 
 from __future__ import annotations
 

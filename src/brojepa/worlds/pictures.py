@@ -1,4 +1,4 @@
-"""Between a model and a person: images from files and from Pillow, and what states are called."""
+"""Images from files and from Pillow, and names of states."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from brojepa.errors import RequestError
 
-TINT = 2  # levels by which the channels of a grey pixel differ after JPEG and WebP have rounded its colour
+TINT = 2  # levels by which the channels of a grey pixel may differ after JPEG or WebP compression
 MOST = 1_000_000  # states that a name may list: more than any world has images for
 LISTED = 30  # states of a cycle that are all named
 
@@ -130,13 +130,12 @@ def named(path: Path | BinaryIO | str) -> Iterator[None]:
 
 
 def state_names(world: str, n: int, names: Sequence[str] | None = None) -> list[str]:
-    """What states are called: as the world says, else letters in EMNIST and numbers elsewhere; some of the states keep
-    their names.
+    """Names of states: the world's own, else letters for EMNIST and numbers otherwise; a subset keeps its names.
 
     Args:
         world: its name, as a config has it.
         n: how many states it has.
-        names: what the world itself calls them, if it does: `world.source.get("names")`.
+        names: the world's own names, if it has any: `world.source.get("names")`.
     """
     if names and len(names) == n:
         return list(names)

@@ -20,8 +20,8 @@ from brojepa.worlds.batches import PLAIN, Batch, Sampling, Split, Transitions
 from brojepa.worlds.views import ViewWorld
 from brojepa.worlds.world import World
 
-REPEATS, WORDS = 36, 3  # an orbit's views: how many training actions lead to one, each repeated fewer times than this
-STAY = 0.9  # the chance that the next step of a walk repeats the action of the last: it gets somewhere
+REPEATS, WORDS = 36, 3  # a view of an orbit is WORDS training actions away, each repeated fewer times
+STAY = 0.9  # the chance that a step of a walk repeats the last action, so that walks get far
 
 Show = Callable[[Split, Tensor], Tensor]
 """Things and their poses [count, ...] -> uint8 images [count, c, h, w]."""
@@ -153,7 +153,7 @@ class PoseWorld(World):
         return self.train.hold_out(count, int(self.train.states.max()) + 1, generator)
 
     def transitions(self, split: Split, actions: Sequence[Element], sampling: Sampling) -> Transitions:
-        """What draws transitions from a split of this world.
+        """The transitions of a split of this world.
 
         Args:
             split: the things to draw from.

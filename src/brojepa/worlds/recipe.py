@@ -1,6 +1,6 @@
 """The recipe for own images: knobs chosen by a few facts of the world, and why, in one line.
 
-It is meant to work on images that nobody has tuned for. What a user sets stays as it was set.
+It is meant to work on any images without tuning. Knobs that the user sets are kept.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from brojepa.presets import AUTO, preset
 STEPS, EACH = 1500, 20  # steps of the optimiser, at least, and more for every state
 EPOCHS, LONGEST = 10, 30  # at least, and where images are few; then each is shown several times per epoch
 PLENTY = 20_000  # images that need little augmentation
-UNEVEN = 1.5  # times as many images of one state as of another, above which all are shown equally often
+UNEVEN = 1.5  # ratio of images between two states above which all states are shown equally often
 LARGEST = 256  # dimensions of a latent
 LINED_UP = 0.4  # relaxing steps, as a multiple of the square of the states
 
@@ -44,20 +44,20 @@ class Facts:
 
 
 def augmentation(images: int, shape: tuple[int, int, int]) -> tuple[int, float]:
-    """The shift in pixels and the warp that suit this many images, if neither confuses states. A side of fewer than 8
-    pixels has none to lose."""
+    """The shift in pixels and the warp that suit this many images, if neither confuses states. None if a side
+    has fewer than 8 pixels."""
     few, side = images < PLENTY, min(shape[1:])
     return (max(1, side // (14 if few else 28)), 0.1 if few else 0.0) if side >= 8 else (0, 0.0)
 
 
 def relaxing(states: int) -> int:
-    """Steps of relaxing that bring a cycle of states into line. The slowest mode shrinks by cos^2(pi / states) in each,
+    """Relaxation steps that align a cycle of states. The slowest mode shrinks by cos^2(pi / states) in each,
     about exp(-(pi / states)^2)."""
     return math.ceil(LINED_UP * states**2)
 
 
 def encoder(shape: tuple[int, int, int]) -> dict[str, str]:
-    """The encoder, where the preset's does not do: a convolution halves the sides of an image."""
+    """The encoder, if the preset's cannot be used: a convolution halves the sides of an image."""
     return {"encoder": "mlp"} if min(shape[1:]) < 2 else {}
 
 
@@ -71,8 +71,8 @@ def recipe(facts: Facts, given: Mapping[str, Any] | None = None) -> tuple[Config
 
     Args:
         facts: what is known of the world.
-        given: knobs that the user sets. They are put in as they are and change no other, but for two: epochs that are
-            given are single passes, and an action that is no rotation has no relaxed targets.
+        given: knobs that the user sets. They are kept and change no others, with two exceptions: given epochs
+            are single passes, and an action that is not a rotation has no relaxed targets.
     """
     given = dict(given or {})
     batch = 64 if facts.images < 10_000 else 128 if facts.images < 30_000 else 256
@@ -98,7 +98,7 @@ def recipe(facts: Facts, given: Mapping[str, Any] | None = None) -> tuple[Config
 
 
 def _reason(facts: Facts, config: Config, given: Mapping[str, Any]) -> str:
-    """What was chosen, as the flags that would change it, and why; what the user set is left out."""
+    """The chosen knobs as flags, and why; what the user set is left out."""
     shift, warp = augmentation(facts.images, facts.shape)
     lost = [name for name, less in (("shift", facts.shift < shift), ("warp", facts.warp < warp)) if less]
     apart = f"no more {' or '.join(lost)}: states would look alike" if lost else "states stay apart"
@@ -117,7 +117,7 @@ def _reason(facts: Facts, config: Config, given: Mapping[str, Any]) -> str:
 
 
 def explain(reasons: Sequence[tuple[Sequence[str], str]], config: Config, given: Mapping[str, Any]) -> str:
-    """Flags and why they are what they are, in one line; those that the user gave are left out."""
+    """Flags and the reasons for them, in one line; those that the user gave are left out."""
     parts = []
     for names, why in reasons:
         flags = [_flag(name, getattr(config, name)) for name in names if name not in given]

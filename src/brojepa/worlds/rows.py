@@ -1,4 +1,4 @@
-"""Images that are read when they are asked for: some rows of a tensor, or of an array that stays on disk."""
+"""Images that are read when needed: some rows of a tensor, or of an array that stays on disk."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PIECE = 1 << 22  # bytes read at once
 
 
 class Rows:
-    """Rows of a tensor of images [count, c, h, w], without a copy of them. Like a tensor where images are read: it has
+    """Rows of a tensor of images [count, c, h, w], without a copy of them. It reads like a tensor: it has
     a length, a shape and a device, and gives rows, as a tensor, by number, slice, mask or tensor of numbers.
 
     Args:
         source: all images; its memory may be a file's.
-        index: which of them, [rows]; all where None.
+        index: which of them, [rows]; all if None.
         device: where to give them.
         stays: the source is larger than memory, and stays where it is.
     """
@@ -83,7 +83,7 @@ class Rows:
 
 
 def some_at_once(images: Tensor | Rows) -> int:
-    """How many images are read at once where all of them are."""
+    """How many images are read at once when all are read."""
     return max(1, PIECE // math.prod(images.shape[1:]))
 
 

@@ -62,8 +62,8 @@ REBUILT_SHA256 = "38c0dacdfbb7568132324ff6071a6f73b710392361f808dd4a0c5661309e08
 
 
 def known_split(size: tuple[int, ...], train: np.ndarray, test: np.ndarray, sha256: str) -> str:
-    """The name of an EMNIST letters split: rebuilt by its hash; official where it is as large and as even as that one,
-    whose hash is not known here; or other.
+    """The name of an EMNIST letters split: rebuilt by its hash; official if it has that split's size and counts
+    (its hash is not known here); or other.
 
     Args:
         size: height and width of the images.
@@ -169,7 +169,7 @@ def has_size(name: str) -> bool:
 
 
 def _layout(directory: Path) -> Layout | None:
-    """Whose names the IDX files of a directory have, if there are any."""
+    """The layout that the IDX files of a directory are named by, if there are any."""
     return next((layout for layout in (MNIST, EMNIST) if any(_find(directory, f) for f in layout.files)), None)
 
 
@@ -190,10 +190,10 @@ DERIVED = {
 
 
 def identity(name: str | None, world: World) -> str:
-    """What a run calls its world: a built-in one by name, own data by their content, wherever they lie.
+    """What a run calls its world: a built-in one by name, own data by their content, wherever they are.
 
-    The name is what opened it, None where it was made in memory. Whatever code has made is read whole: nothing else
-    vouches for its content."""
+    The name is what opened it, None if it was made in memory. A world that code has made is read whole: nothing else
+    identifies its content."""
     if name is not None and not is_own_world(name):
         return name
     read = name is not None and not world_code(name)

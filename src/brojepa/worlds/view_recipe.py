@@ -14,8 +14,8 @@ from brojepa.worlds.views import EPOCH, RECORDED
 
 STEPS = 500  # of the optimiser, at least
 EPOCHS = 4  # at least
-LARGE = 48 * 48  # pixels, from which on a batch is halved
-PLACES = 8  # along each side that the cnn keeps apart; with 3, neighbouring views of many things look alike to it
+LARGE = 48 * 48  # pixels from which the batch is halved
+PLACES = 8  # side of the grid that the cnn pools to; with 3, it cannot tell neighbouring views of many things apart
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class Facts:
 
 def places(facts: Facts) -> int:
     """The side of the grid that the cnn pools to: PLACES, or as many as it has, a quarter of the image's side. The
-    frames of a recording are of episodes that were not trained on, and with fewer places these are read better."""
+    test frames of a recording are new episodes, and a smaller grid generalises better to them."""
     most = VIEWS.pool if facts.steps == (RECORDED,) else PLACES
     return max(VIEWS.pool, min(most, min(facts.shape[1:]) // 4))
 
 
 def recipe(facts: Facts, given: Mapping[str, Any]) -> tuple[Config, str]:
-    """The config for a world of views, and why. Knobs that the user sets are put in as they are."""
+    """The config for a world of views, and why. Knobs that the user sets are kept."""
     batch = 128 if math.prod(facts.shape[1:]) >= LARGE else 256
     rotates = given.get("action", ROTATIONS[2]) in ROTATIONS
     chosen: dict[str, Any] = {

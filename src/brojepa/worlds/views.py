@@ -1,7 +1,7 @@
 """Worlds of views: existing images of things in known poses. Turntables, viewpoints, recordings.
 
 A view shows a thing in a pose g, an element of the world's group; action k leads to the view of the same thing in pose
-k g, where there is one. A recording is the same: an episode is a thing, and the actions up to a frame lead to its pose.
+k g, if there is one. A recording is the same: an episode is a thing, and the actions up to a frame lead to its pose.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from brojepa.worlds.batches import Batch, Sampling, Split, Transitions
 from brojepa.worlds.rows import Rows, some
 from brojepa.worlds.world import World, action_sets
 
-EPOCH = 10_000  # views per epoch, where there are fewer
+EPOCH = 10_000  # least number of views per epoch
 DRAWN = 256  # relative actions that stand for all of a continuous group
 ONE = 1.0  # degrees: nearer actions of a continuous group count as one
 SPARSE = 2.0  # times the usual reach, beyond which views of a thing are not neighbours, however few it has
@@ -89,8 +89,8 @@ class ViewWorld(World):
         return tuple(group.plain(k) for k in apart[away])
 
     def action_sets(self, config: Config) -> tuple[tuple[Element, ...], tuple[Element, ...]]:
-        """The actions trained on, and all others that lead from view to view. Whatever is trained on is also undone, as
-        views are compared both ways."""
+        """The actions trained on, and all others that lead from view to view. The inverse of a training
+        action is trained on too, because views are compared both ways."""
         group = self.group
         if self.recorded is not None:
             if config.train_actions != (RECORDED,):
@@ -123,8 +123,8 @@ class ViewWorld(World):
         return tuple(group.write(group.plain(k)) for k in steps)
 
     def hold_out(self, count: int, generator: torch.Generator) -> tuple[Views, Views]:
-        """Things for validation: a fifth of them, up to `count` views. All of them where there are few, and where the
-        test is on things that were trained on: then all are trained on."""
+        """Things for validation: a fifth of them, up to `count` views. If things are few, or the test
+        is on things that were trained on, all things are both trained on and used for validation."""
         things = self.train.states.unique()
         if not self.held_out or len(things) < FEW:
             return self.train, self.train
@@ -216,7 +216,7 @@ class ViewWorld(World):
         return split.states * len(every) + coset[number[group.residue(split.poses)]]
 
     def examples(self, actions: Sequence[Element], rows: int, generator: torch.Generator) -> Batch:
-        """Test views and, for every action, the view of the same thing that it leads to; black where there is none."""
+        """Test views and, for every action, the view of the same thing that it leads to; black if there is none."""
         split, group = self.test, self.group
         k = group.tensor(actions)
         context = torch.randperm(len(split), generator=generator)[:rows]
@@ -288,7 +288,7 @@ class ViewTransitions(Transitions):
         return ViewDraw(context.to(device), edge.to(device))
 
     def _in_orbits(self, generator: torch.Generator) -> Tensor:
-        """Every view once, in a random order in which `views` of an orbit, or nearly as many, stand together."""
+        """Every view once, in a random order that keeps about `views` views of an orbit together."""
         shuffled = torch.randperm(len(self._orbits), generator=generator)
         orbit = self._orbits[shuffled]
         by_orbit = orbit.argsort(stable=True)
@@ -296,7 +296,7 @@ class ViewTransitions(Transitions):
         starts = sizes.cumsum(0) - sizes
         rank = torch.empty_like(orbit)
         rank[by_orbit] = torch.arange(len(orbit)) - starts[orbit[by_orbit]]
-        chunks = -(-sizes // self.sampling.views)  # of each orbit, as even as they come
+        chunks = -(-sizes // self.sampling.views)  # of each orbit, as evenly as possible
         chunk = (chunks.cumsum(0) - chunks)[orbit] + rank % chunks[orbit]
         place = torch.randperm(int(chunks.sum()), generator=generator)
         return shuffled[place[chunk].argsort(stable=True)]
@@ -344,7 +344,7 @@ def relative_actions(split: Views, group: Group) -> Tensor:
 
 
 def distinct(group: Group, k: Tensor) -> Tensor:
-    """Actions [count, ...] in one form each, none twice."""
+    """Distinct actions [count, ...], in canonical form."""
     kept: list[Tensor] = []
     for one in group.canonical(k):
         if not kept or bool((group.distance(torch.stack(kept), one.expand(len(kept), *one.shape)) > SAME).all()):

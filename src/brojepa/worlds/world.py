@@ -1,6 +1,6 @@
 """A world in memory: a training and a test split of images, each image showing one of n states.
 
-Checks what it is given, so that whatever holds a `World` can rely on it.
+It checks its data, so that all code that uses a `World` can rely on them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class World:
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        """What is in it, a line each."""
+        """Its contents, one line each."""
         shape = " x ".join(map(str, self.shape))
         what = f"{self.n} states" if self.n else f"things in poses of {self.group}"
         lines = [
@@ -115,7 +115,7 @@ class World:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a run remembers of its world; the group where it is not the cycle of the states."""
+        """What a run records about its world; the group only if it is not the cycle of the states."""
         plain = {"name": self.name, "states": self.n, "shape": list(self.shape)}
         plain |= {"mean": list(self.mean), "std": list(self.std), **self.source}
         return plain if self.law is None else {**plain, "group": str(self.law)}
@@ -133,7 +133,7 @@ class World:
         return self.train.hold_out(count, self.n, generator)
 
     def transitions(self, split: Split, actions: Sequence[Element], sampling: Sampling) -> Transitions:
-        """What draws transitions from a split of this world.
+        """The transitions of a split of this world.
 
         Args:
             split: the images to draw from.
@@ -250,10 +250,10 @@ class World:
             name: what the world is called.
             train: images and states of the training split.
             test: those of the test split.
-            n: the number of states; by default the largest label and one.
-            source: what else is known of where the images are from.
+            n: the number of states; default one more than the largest label.
+            source: more facts for a run to record.
             names: what the states are called.
-            own: nobody else has the arrays, so they need no copy.
+            own: the arrays are not used elsewhere, so they need no copy.
 
         Returns:
             The world.
@@ -345,7 +345,7 @@ def _split(name: str, part: str, images: np.ndarray, labels: np.ndarray, n: int,
 
 
 def check_labels(name: str, part: str, labels: np.ndarray, n: int) -> None:
-    """An error where some are no states, or a state has too few images."""
+    """Raise an error if labels are not states, or a state has too few images."""
     where = f"{name}, {part} split"
     if len(labels) and not 0 <= labels.min() <= labels.max() < n:
         raise RequestError(f"{where}: labels run from {labels.min()} to {labels.max()}, {n} states need 0 to {n - 1}")
@@ -382,7 +382,7 @@ def histogram_statistics(counts: Tensor) -> tuple[tuple[float, ...], tuple[float
 
 
 def content_sum(*splits: Split) -> str:
-    """The sha256 of images and states: what a world is known by, wherever it lies."""
+    """The sha256 of images and states, which identifies a world wherever it is."""
     digest = hashlib.sha256()
     for split in splits:
         for part in split.parts:
