@@ -1,6 +1,6 @@
-"""What algebra a model has learned, read out of it: its cycles, its geometry, how well the group law holds.
+"""The algebra that a model has learned: its cycles, its geometry, how well the group law holds.
 
-`inspect` measures on images; nothing is fitted. `describe` says it in words.
+`inspect` measures on images; nothing is fitted. `describe` writes it as text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["indistinguishable", "infer_accuracy", "infer_modulus", "inspect", "i
 
 
 def inspect(model: Model, data: Split | World) -> dict[str, Any]:
-    """Everything that `brojepa inspect` says, as plain values.
+    """Everything that `brojepa inspect` prints, as plain values.
 
     Args:
         model: a model whose latent action stays in its latent space. Only a rotation has a part about angles.

@@ -1,12 +1,12 @@
-"""What `algebra.inspect` measured, in words: did it learn a cycle, of what length, does it tell states apart, does it
-compose; then the numbers.
+"""The text of `algebra.inspect`: did the model learn a cycle, of what length, does it tell states apart, does it
+compose? Then the numbers.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-OBEYS = 0.01  # errors of the law below this share of the spread are called small
+OBEYS = 0.01  # errors of the law below this share of the spread count as small
 CYCLE = {
     "equivariance": "act(z, k) against the prototype of y + k, all images and actions",
     "composition": "act(act(z, a), b) against act(z, a + b)",

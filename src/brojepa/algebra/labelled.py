@@ -1,8 +1,8 @@
-"""What algebra a model has learned, read out of it: its cycles, its geometry, how well the group law holds.
+"""The algebra of a model with labelled states: its cycles, its geometry, how well the group law holds.
 
 `inspect_labelled` measures on the images of a split; nothing is fitted. Errors are mean squared distances divided by a
-spread, so that 0 is exact and 1 is no better than a guess of the mean. Here are worlds of labelled states, cycles and
-tori; `poses` has those without labels.
+spread, so that 0 is exact and 1 is no better than a guess of the mean. This file is for cycles and tori of
+labelled states; `poses` is for worlds without labels.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from brojepa.models import Model
 from brojepa.models.actions import LatentAction
 from brojepa.worlds import Split
 
-EACH, LAW = 100, 2600  # images of a state, and in all, on which the law and long rollouts are measured
+EACH, LAW = 100, 2600  # images per state, and in all, for the law and long rollouts
 STEPS = (1, 10, 100, 1000)  # of the rollout whose drift is measured
 HITS = (1, 5, 10)
 USED = 0.01  # a plane with less than this share of an average plane's energy tells no states apart
 
 
 def inspect_labelled(model: Model, split: Split) -> dict[str, Any]:
-    """What `algebra.inspect` says of a world of labelled states."""
+    """`algebra.inspect` for a world of labelled states."""
     n, group = model.task.n, model.group
     counts = torch.bincount(split.states, minlength=n)
     if len(counts) > n or int(counts.min()) == 0:
@@ -54,7 +54,7 @@ def inspect_labelled(model: Model, split: Split) -> dict[str, Any]:
 
 
 def rotation(model: Model, prototypes: Tensor) -> dict[str, Any] | None:
-    """Angles, the modulus they speak of, and where the prototypes [n, dim] have their energy; None for no rotation.
+    """Angles, the modulus inferred from them, and the prototypes' [n, dim] energy by frequency; None without rotation.
 
     Frequencies are those of the world's group, up to sign: a plane that turns by -j is the mirror image of one that
     turns by j. The modulus is inferred from the angles alone. What is a number for a cycle is a list for a torus, with
@@ -92,8 +92,8 @@ def rotation(model: Model, prototypes: Tensor) -> dict[str, Any] | None:
 
 
 def _factor(angles: np.ndarray, n: int, *, alone: bool) -> dict[str, Any]:
-    """The angles [planes] of one factor, the multiples of 2 pi / n next to them, and the same for the modulus that they
-    speak of. Beside other factors, planes that do not turn under this one say nothing of it."""
+    """The angles [planes] of one factor, the multiples of 2 pi / n next to them, and the same for the modulus
+    inferred from them. If there are other factors, planes that do not turn under this one tell nothing about it."""
     away = np.abs(np.remainder(angles + math.pi, 2 * math.pi) - math.pi)
     modulus, confidence, reason = explained(angles if alone else angles[away > NEAR])
     harmonics, residuals = nearest_harmonics(angles, n)
@@ -113,8 +113,8 @@ def _factor(angles: np.ndarray, n: int, *, alone: bool) -> dict[str, Any]:
 def look_alikes(angles: np.ndarray, group: Group) -> int:
     """How many states look alike to rotations by these angles, [planes, factors]: that many elements turn no plane.
 
-    1 where every state is told from every other, where some angle has not settled at a frequency of the group, and
-    where the group is continuous.
+    1 if all states can be told apart, if some angle has not settled at a frequency of the group, or if the
+    group is continuous.
     """
     if group.periods is None or group.order is None:
         return 1
@@ -175,7 +175,7 @@ def drift(model: Model, data: Latents, prototypes: Tensor) -> list[dict[str, Any
 def retrieval(model: Model, data: Latents, prototypes: Tensor) -> dict[str, float]:
     """The rank of the next state's prototype among all, by distance to act(z, k), over all images and actions.
 
-    mrr: the mean of 1 / rank; hit@k: the share of ranks up to k. Of prototypes as near, the right one comes last.
+    mrr: the mean of 1 / rank; hit@k: the share of ranks up to k. Of equally near prototypes, the right one comes last.
     """
     counts = torch.zeros(model.task.n, dtype=torch.long, device=data.z.device)
     for predicted, goal in _predictions(model, data):

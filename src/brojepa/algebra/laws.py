@@ -1,4 +1,4 @@
-"""How well a latent action obeys its group, whatever images show: it composes, undoes, does nothing, comes back.
+"""How well a latent action obeys its group: composition, inverses, identity, return to the start.
 
 Errors are mean squared distances divided by the spread of the latents, so that 0 is exact and 1 is no better than a
 guess of the mean.

@@ -1,21 +1,21 @@
-"""The cycle that a rotation's angles speak of: its length, read off them alone, and the states it cannot tell apart.
+"""The cycle of a rotation: its length, inferred from the angles alone, and the states they cannot tell apart.
 
 A cycle of n states turns every plane by a multiple of 2 pi / n. So n fits angles if n times each of them is near a
 whole turn; the distance, as a share of half a turn, is the angle's share, 0 to 1. Many n fit a few angles. So an n is
-believed only where four other stories would look like it less often than 1 time in 1,000:
+accepted only if each of four other explanations would produce such angles with a chance below 1 in 1,000:
 
 1. **The angles, or clusters of them, lie anywhere.** All angles that share a multiple of 2 pi / n, up to sign, are one
-   witness: their mean. Witnesses anywhere have independent uniform shares, so K of them are all as near as u with
+   witness: their mean. Witnesses at random have independent uniform shares, so K of them are all as near as u with
    chance u ** K. A multiple of 0 is no witness: an angle of 0 fits every n.
 2. **The cycle is shorter, and a cluster of angles has not converged.** If a divisor m of n explains all but K' of the
-   witnesses, these alone must speak for n: chance u' ** K', with u' the largest share among them.
+   witnesses, these alone must support n: chance u' ** K', with u' the largest share among them.
 3. **The angles are equally spaced, by anything.** Multiples of one angle are one witness, however many: if the first J
    multiples have shares of at most u, that angle has one of at most u / J.
 4. **They are equally spaced, and do not start at 0.** Then spacing and start are two witnesses (`spacing.py`).
 
-Nor is it believed where angles that were passed over as strays may be what makes the cycle longer (`_longer`).
+An n is also rejected if the angles left out as strays may belong to a longer cycle (`_longer`).
 
-Each chance is multiplied by the price of what was chosen by looking: n times the sum of 1 / m over all m that are tried
+Each chance is corrected for the choices made by looking at the data: n times the sum of 1 / m over all m that are tried
 (so that the chances of all n together stay below the doubt), 3 k (k - 1) for n = k m, and a binomial for the strays.
 """
 
@@ -35,17 +35,17 @@ NEAR = 0.02  # radians; angles nearer than this to 0 do not turn
 FINEST = 2.0**-23  # the error of an angle in float32, as a share of it
 DOUBT = 1e-3  # the chance that we accept of naming a wrong modulus
 STRAYS = 1 / 8  # the share of angles that may belong to no cycle
-FITS = 0.5  # angles with larger shares are no harmonics
+FITS = 0.5  # angles with larger shares are not harmonics
 LONE = 1 / 12  # odds that one witness of at most three has not converged, to that it is a harmonic as the others are,
-MANY = 1 / 5  # where at least this share of the angles speaks for it
-LONGER = 0.02  # odds, from which on strays may be the harmonics that make the cycle longer
+MANY = 1 / 5  # if at least this share of the angles supports it
+LONGER = 0.02  # odds above which strays may be harmonics of a longer cycle
 SETTLED = 0.1  # an angle nearer to a harmonic than this share of half the gap between harmonics has settled there
 
 Angles = Sequence[float] | np.ndarray
 
 
 class Fit(NamedTuple):
-    """How n fits angles: log10 of the chance of story 1, and which angles are no strays."""
+    """How n fits angles: log10 of the chance of explanation 1, and which angles are not strays."""
 
     n: int
     score: float
@@ -55,10 +55,10 @@ class Fit(NamedTuple):
 def evidence(angles: Angles, largest: int = LARGEST) -> np.ndarray:
     """For n = 1 to `largest`: log10 of the chance that witnesses anywhere are multiples of 2 pi / n as nearly as these.
 
-    0 where n does not fit. Up to an eighth of the angles may be strays: those which make the chance least, and that
-    choice is paid for. A multiple of the right n has larger shares, because the same errors weigh more; a divisor has
+    0 where n does not fit. Up to an eighth of the angles may be strays: those that minimise the chance, corrected for
+    that choice. A multiple of the right n has larger shares, because the same errors weigh more; a divisor has
     them if it leaves some angle unexplained. So the best n is the smallest that explains them all: even multiples of
-    2 pi / 10 speak for 5.
+    2 pi / 10 point to 5.
     """
     scores = np.zeros(largest)
     for fit in _fits(_different(angles), largest):
@@ -92,7 +92,7 @@ def infer_modulus(angles: Angles, largest: int = LARGEST) -> tuple[int | None, f
 
 
 def explained(angles: Angles, largest: int = LARGEST) -> tuple[int | None, float, str | None]:
-    """`infer_modulus`, and where it is None the reason: "none" if no n up to `largest` fits the angles, "many" if some
+    """`infer_modulus`, and if that is None the reason: "none" if no n up to `largest` fits the angles, "many" if some
     do, but no better than they would by chance: the angles cannot tell which, or whether there is a cycle at all."""
     values = _different(angles)
     fits = sorted(_fits(values, largest), key=lambda fit: fit.score)
@@ -155,7 +155,7 @@ def _different(angles: Angles) -> np.ndarray:
 
 
 def _fits(angles: np.ndarray, largest: int) -> list[Fit]:
-    """Every n that fits all angles but strays, with the strays that make its chance least."""
+    """Every n that fits all angles but strays, with the strays that minimise its chance."""
     count, numbers = len(angles), np.arange(1, largest + 1)
     if not count:
         return []
@@ -215,7 +215,7 @@ def _shorter(angles: np.ndarray, fit: Fit) -> float:
 
 
 def _longer(angles: np.ndarray, fit: Fit, largest: int) -> float:
-    """The odds that angles which were passed over are the only ones of k n that are none of n, for any k.
+    """The odds that the strays are the only angles of a cycle k n that are not angles of n, for any k.
 
     That is the chance of so few among multiples drawn at random, over the chance that strays are as near."""
     away = np.abs(nearest_harmonics(angles, fit.n)[1]) > FITS / 2 * math.pi / fit.n
@@ -231,7 +231,7 @@ def _longer(angles: np.ndarray, fit: Fit, largest: int) -> float:
 
 
 def _spaced(angles: np.ndarray, fit: Fit, doubt: float) -> float:
-    """The chance that angles which are equally spaced by anything look like n."""
+    """The chance that angles with any equal spacing look like n."""
     multiples, distances = nearest_harmonics(angles, fit.n)
     return spaced(angles, multiples, distances, fit.n, int(STRAYS * len(angles)), float(_finest(angles).max()), doubt)
 

@@ -1,5 +1,5 @@
-"""What algebra a model of a world of poses has learned: which irreducible representations its latents use, and whether
-latents move as the things that they show do.
+"""The algebra of a model of poses: which irreducible representations its latents use, and whether latents move as the
+things that they show do.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Moves:
 
 
 def inspect_poses(model: Model, world: PoseWorld) -> dict[str, Any]:
-    """What `algebra.inspect` says of a world of poses."""
+    """`algebra.inspect` for a world of poses."""
     moves, group = Moves.of(model, world), model.group
     spread = variance(moves.z)
     squares = [squared(model.act(moves.z, k), after) for k, after in zip(moves.k, moves.after, strict=True)]

@@ -1,7 +1,7 @@
-"""The chance that equally spaced angles look like a cycle: stories 3 and 4 of `modulus`.
+"""The chance that equally spaced angles look like a cycle: explanations 3 and 4 of `modulus`.
 
-Angles j * delta, j = 1 to J, with any delta, are near multiples of 2 pi / n wherever delta is. They are one witness,
-their spacing; with a start of their own, two. That is a story to fear only where the angles could be equally spaced:
+Angles j * delta, j = 1 to J, with any delta, are near multiples of 2 pi / n if delta is. They are one witness,
+their spacing; with a start of their own, two. This matters only if the angles could be equally spaced:
 
 - `_fitted`: their multiples are a stretch of an arithmetic sequence. Then spacing and start are fitted to them, in the
   way that puts them farthest from the cycle, and must still be near it.
@@ -23,7 +23,7 @@ EXACT = 30  # equal spacing must explain angles this many times better than the 
 def spaced(
     angles: np.ndarray, multiples: np.ndarray, errors: np.ndarray, n: int, strays: int, finest: float, doubt: float
 ) -> float:
-    """The chance, for one n, that angles which are equally spaced by anything look like n; far less if these are not.
+    """The chance, for one n, that angles with any equal spacing look like n; far less if these are not equally spaced.
 
     multiples, errors: of 2 pi / n, and how far each angle is from it, in radians. strays: how many of the farthest may
     be left out. finest: radians; no angle is trusted beyond this. doubt: the chance from which on n is not named; where

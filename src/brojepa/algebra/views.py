@@ -1,4 +1,4 @@
-"""What algebra a model of a world of views has learned, from the views that there are."""
+"""The algebra of a model of views, measured on the views that exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BINS = 12  # of a continuous group's actions, by how far they turn
 
 
 def inspect_views(model: Model, world: ViewWorld) -> dict[str, Any]:
-    """What `algebra.inspect` says of a world of views: as of poses, with the actions between views that exist."""
+    """`algebra.inspect` for a world of views: as for poses, with the actions between existing views."""
     group = world.group
     rows = torch.linspace(0, len(world.test) - 1, min(VIEWS, len(world.test))).round().long().unique()
     views = world.test[rows]

@@ -1,4 +1,4 @@
-"""Benchmarks: each is a ratio of two things measured here and now, so that it means the same on any machine.
+"""Benchmarks: each is a ratio of two things measured on one machine at one time, so they compare across machines.
 
 One file per benchmark, each with `measure(effort) -> Measured`. Nothing here needs torch until one is run.
 """

@@ -1,4 +1,4 @@
-"""Time of a step beside busy processes, against a quiet machine: laptops and shared nodes are never quiet."""
+"""Time of a step beside busy processes, over that on a quiet machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def measure(effort: Effort) -> Measured:
         stepper = Stepper(config.replace(batch_size=2) if effort.quick else config, world, effort.device)
         taken: dict[tuple[int, bool], list[float]] = {case: [] for case in CASES}
         for _ in range(1 if effort.quick else effort.repeats):
-            for beside, polite in CASES:  # in turns: what drifts, drifts for all
+            for beside, polite in CASES:  # in turns, so that drift affects all alike
                 taken[beside, polite].append(_step(stepper, beside, polite, effort.quick))
         step = {case: statistics.median(each) for case, each in taken.items()}
         rows += [
@@ -61,7 +61,7 @@ def _waiting(polite: bool) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def busy(count: int) -> Iterator[None]:
-    """That many processes that want a core each, all the time. They end with this one, however it ends."""
+    """Processes that keep a core busy each. They end when this one ends, however it ends."""
     words = [sys.executable, "-S", "-c", f"import os\nwhile os.getppid() == {os.getpid()}: pass"]
     neighbours = [subprocess.Popen(words) for _ in range(count)]
     try:

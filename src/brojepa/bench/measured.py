@@ -1,4 +1,4 @@
-"""What the benchmarks share: how hard to try, what comes out, and a clock."""
+"""What the benchmarks share: effort, results, and a clock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A number that a benchmark is about, and the least or the most that is wanted of it, where something is."""
+    """A number that a benchmark reports, and its goal, if there is one: the least or the most it should be."""
 
     name: str
     value: float
@@ -45,7 +45,7 @@ class Ratio:
 
 @dataclass
 class Measured:
-    """Rows of what was measured, the ratios made of them, what a reader must know, and profiles where a goal of
+    """Rows of what was measured, the ratios made of them, notes for the reader, and profiles if a goal of
     speed was missed."""
 
     rows: list[dict[str, Any]]

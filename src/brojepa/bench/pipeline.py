@@ -25,7 +25,7 @@ Item = tuple[Tensor, int, int, int, Tensor]
 
 
 class Textbook(Dataset[Item]):
-    """One item at a time, as one writes it first: context image, its state, action, next state, image of that."""
+    """One item at a time, the obvious way: context image, its state, action, next state, image of that."""
 
     def __init__(self, split: Split, world: World, actions: tuple[int, ...]) -> None:
         self.images, self.states, self.n, self.actions = split.images[:], split.states.tolist(), world.n, actions
@@ -76,7 +76,7 @@ def measure(effort: Effort) -> Measured:
     rows.append(row("ours", train, median_seconds(gather, effort.repeats, ours.device)))
 
     theirs = Stepper(config, world, effort.device)
-    theirs.model.pixel_mean.zero_()  # their images come normalised
+    theirs.model.pixel_mean.zero_()  # their images are already normalised
     theirs.model.pixel_std.fill_(1)
     items = Textbook(theirs.train_split.to(torch.device("cpu")), world, theirs.train_actions)
     for count in workers:

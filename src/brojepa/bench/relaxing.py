@@ -1,7 +1,7 @@
-"""Epochs until actions never trained on are as good as those trained on, against the number of states.
+"""Epochs until held-out actions are as accurate as trained ones, against the number of states.
 
-Training on +1 and -1 alone brings far states into line last, after a number of steps that grows like the square of the
-number of states; relaxed targets are there to cure that. Digits and pairs of digits are cycles of 10 to 100 states; a
+Training on +1 and -1 alone aligns distant states last, after a number of steps that grows like the square of the
+number of states; relaxed targets are meant to avoid that. Digits and pairs of digits are cycles of 10 to 100 states; a
 small MLP learns each with and without relaxing, on the same running means, and is measured on validation images.
 """
 
@@ -37,7 +37,7 @@ def measure(effort: Effort) -> Measured:
 
 
 def until_close(config: Config, world: World, device: str) -> dict[str, Any]:
-    """Train until zero-shot is within CLOSE of seen; None for the epochs where that does not happen in time."""
+    """Train until zero-shot is within CLOSE of seen; None for the epochs if that does not happen in time."""
     training = Stepper(config, world, device)
     seen = zero_shot = 0.0
     for epoch in range(1, config.epochs + 1):
@@ -45,7 +45,7 @@ def until_close(config: Config, world: World, device: str) -> dict[str, Any]:
         training.drawn = training.transitions.draw(training.generator)
         measured = training.validation()
         seen, zero_shot = measured["seen"], measured["zero_shot"]
-        if zero_shot >= seen - CLOSE and seen > 0.5:  # near chance both are low, which means nothing
+        if zero_shot >= seen - CLOSE and seen > 0.5:  # near chance both are low, and their difference means nothing
             return {"epochs": epoch, "seen": seen, "zero-shot": zero_shot}
     return {"epochs": None, "seen": seen, "zero-shot": zero_shot}
 

@@ -1,4 +1,4 @@
-"""How near a training step comes to the arithmetic that this machine can do.
+"""How close a training step comes to the peak arithmetic of this machine.
 
 Every matrix product and convolution of a step, forward and backward, is recorded with its shapes, strides and
 precision, then timed alone on like tensors. Their operations over their best times are the ceiling; the same

@@ -1,7 +1,7 @@
 """Seconds of training to the paper's accuracy: our recipes against the paper's own.
 
 The paper's best models are ResNet-18s trained for 25 epochs. Their time here is extrapolated: a measured step, times
-the steps of 25 epochs. That of our recipes too, unless those on MNIST are really trained (`full`): by the command, in
+the steps of 25 epochs. So is that of our recipes, unless those on MNIST are really trained (`full`): by the command, in
 a process of its own, so that start-up and evaluation are measured as well.
 """
 

@@ -46,7 +46,7 @@ def _step(name: str, count: int, threads: int, effort: Effort) -> float:
 
 def step(name: str, threads: int, repeats: int, device: str, quick: bool) -> float:
     """Seconds of a step in this process, or in all that torchrun started: the best of some blocks,
-    as a neighbour that takes a core holds up all of them."""
+    because other load on a core delays all processes."""
     torch.set_num_threads(threads)
     with processes.joined(device):
         training = Stepper(preset(name), random_world(600 if quick else 20_000), device)

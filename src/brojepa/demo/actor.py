@@ -1,5 +1,4 @@
-"""A model on the page: its latents of real images, what it makes of an image and an action, and the geometry of that as
-numbers to draw."""
+"""A model on the page: its latents of real images, its predictions, and their geometry as numbers to draw."""
 
 from __future__ import annotations
 
@@ -53,7 +52,7 @@ class Actor:
         return torch.cdist(z, self.z).topk(min(count, len(self.z)), largest=False).indices.cpu()
 
     def decoded(self, z: Tensor) -> str | None:
-        """Pictures of latents [count, dim] as one PNG, where the model has a decoder."""
+        """Pictures of latents [count, dim] as one PNG, if the model has a decoder."""
         return png(self.model.decode(z)) if self.model.decoder is not None else None
 
     @torch.no_grad()
@@ -63,14 +62,14 @@ class Actor:
         return self.model.classifier(z).softmax(-1).cpu()
 
     def turns(self, k: Element) -> np.ndarray | None:
-        """By how many radians an action turns each plane, all its steps one after another; None where it turns none."""
+        """The radians by which an action turns each plane, all its steps together; None if the model has no planes."""
         if self.angles is None:
             return None
         return (self.angles.numpy() * np.atleast_1d(np.array(k, float))).sum(-1)
 
     def hands(self, z: Tensor, k: Element, group: Group) -> list[dict[str, Any]]:
-        """The planes of a latent [dim] as hands of clocks: where each points, how long it is (1 is the longest), and
-        by how much the action turns it; those of one frequency together, slow ones first."""
+        """The planes of a latent [dim] as hands of clocks: direction, length (1 is the longest) and
+        the turn of the action; grouped by frequency, slow ones first."""
         turn = self.turns(k)
         if turn is None or self.angles is None or group.periods is None:
             return []
@@ -106,14 +105,14 @@ class Actor:
         return PCA.of(ring).oriented(ring)
 
     def _alone(self, factor: int) -> np.ndarray:
-        """Which planes turn under no other factor than this."""
+        """Which planes turn under this factor alone."""
         assert self.angles is not None
         others = np.delete(self.angles.numpy(), factor, axis=1)
         return np.all(np.abs(np.sin(others / 2)) < 1e-2, axis=1)
 
     def path(self, view: PCA, z: Tensor, after: Tensor, k: Element) -> list[list[float]]:
-        """The way of a latent [dim] to where an action takes it, as points of a view: along the circle where planes
-        turn, and straight where the model jumps."""
+        """The way of a latent [dim] to where an action takes it, as points of a view: along the circle if planes
+        turn, and straight if the model jumps."""
         turn = self.turns(k)
         ends = view(torch.stack((z, after)).cpu().double().numpy())
         if turn is None:

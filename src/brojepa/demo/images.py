@@ -1,5 +1,4 @@
-"""Images in and out of a page: what a visitor draws or uploads, as a model reads it, and pictures as the page shows
-them."""
+"""Images in and out of a page: a visitor's drawings and uploads as a model reads them, and pictures for the page."""
 
 from __future__ import annotations
 
@@ -16,13 +15,13 @@ from brojepa.errors import RequestError
 from brojepa.worlds.pictures import fit, named, plain, quiet
 
 LARGEST = 10_000_000  # bytes of a file that a page takes
-INK = 24  # levels above the background from which a pixel belongs to what is drawn
-INSIDE = 20 / 28  # of an image's height, what a digit of MNIST fills
+INK = 24  # levels above the background from which a pixel counts as ink
+INSIDE = 20 / 28  # the share of an image's height that a digit of MNIST fills
 BRIGHT, APART = 0.5, 0.3  # means of pixels: above the first an image is bright; far from the world's, it is inverted
 
 
 def read(url: str, what: str = "the upload") -> Image.Image:
-    """The image in a data URL. An error where it is too large, or no image."""
+    """The image in a data URL. An error if it is too large or not an image."""
     head, _, text = url.partition(",")
     if not head.startswith("data:") or not head.endswith(";base64"):
         raise RequestError(f"{what} is no file: choose a PNG or JPEG image")
@@ -41,8 +40,8 @@ def read(url: str, what: str = "the upload") -> Image.Image:
 def upload(image: Image.Image, shape: tuple[int, int, int], mean: float) -> tuple[np.ndarray, str]:
     """A picture of any size as uint8 [c, h, w] of a model's shape, and what was done to it.
 
-    mean: of the pixels of the model's world, 0 to 1. A picture that is bright where they are dark is inverted, and on
-    a dark world of one channel what is drawn is centred, as MNIST has its digits.
+    mean: of the pixels of the model's world, 0 to 1. A bright picture for a dark world is inverted, and for
+        a dark world of one channel the drawing is centred, as MNIST's digits are.
     """
     with quiet(), named("the upload"):
         given = plain(image).image

@@ -21,7 +21,7 @@ from brojepa.worlds import PoseWorld, Split, World
 from brojepa.worlds.pictures import state_names
 
 POOL = 2000  # real images that predictions are compared with
-BARS = 12  # states whose probabilities are shown at most, the likeliest ones where there are more
+BARS = 12  # at most this many states' probabilities are shown, the likeliest ones
 CHIPS = 9  # a cycle's actions up to this are offered for plans
 STEPS = ((1, 0), (-1, 0), (0, 1), (0, -1), (3, 0), (-4, 0), (0, 3), (0, -4), (1, 1), (2, 5))  # the same for a torus
 THINGS, STEP = 30, 5  # of a world of turns: images in the pool, and the degrees between two views of one
@@ -29,7 +29,7 @@ TURNS = (1, 5, 10, 45, 90)  # degrees offered for plans
 
 
 def scene(world: World, trained: Sequence[Element], models: dict[str, Model]) -> Scene:
-    """The scene of a world; an error where the page cannot show its kind."""
+    """The scene of a world; an error if the page cannot show its kind."""
     periods = world.group.periods
     if world.n and periods and len(periods) < 3 and world.group.order == world.n:
         return Labelled(world, trained, models)
@@ -110,7 +110,7 @@ class Labelled(Scene):
         return self._rings[actor.label]
 
     def start(self, shown: Shown) -> int:
-        """The state of an image: as it is labelled, else as the model shown reads it."""
+        """The state of an image: its label, else what the model reads."""
         if shown.row is not None:
             return int(self.states[shown.row])
         main = self.actors[0]
@@ -142,7 +142,7 @@ class Labelled(Scene):
         }
 
     def _bars(self, chances: Tensor) -> list[list[dict[str, Any]]]:
-        """Probabilities per factor, in the order of the states; only the likeliest where there are many."""
+        """Probabilities per factor, in the order of the states; only the likeliest if there are many."""
         table = chances.reshape(self.periods)
         groups = []
         for i, names in enumerate(self.parts):
@@ -184,7 +184,7 @@ class Labelled(Scene):
 
 
 class Turned(Scene):
-    """Images turned by any angle. A state is an angle: the image, truly turned, shows what is right."""
+    """Images turned by any angle. A state is an angle: the image, really turned, is the right answer."""
 
     world: PoseWorld
 
@@ -245,7 +245,7 @@ class Turned(Scene):
                  "steps": float(k)}]  # fmt: skip
 
     def way(self, actor: Actor, z: Tensor, goal: Tensor, allowed: Sequence[Element]) -> Plan:
-        """As few allowed turns as lead nearest to the turn that is inferred."""
+        """The fewest allowed turns that come nearest to the inferred turn."""
         degrees = [round(float(k)) for k in allowed]
         wanted = float(actor.model.infer_action(z, goal))
         ways = shortest(Cyclic(360), degrees)
@@ -261,7 +261,7 @@ class Turned(Scene):
         return Plan(wanted, steps, torch.stack(latents), off <= max(STEP, min(map(abs, degrees)) / 2), distance)
 
     def arrived(self, actor: Actor, z: Tensor, goal: Shown) -> bool:
-        """Two images need not show one digit: it is enough that no turn is left, as the model infers it."""
+        """Two images may show different digits: it is enough that the model infers no remaining turn."""
         return True
 
     def drift(self, actor: Actor, shown: Shown, k: Element, z: Tensor) -> tuple[list[float], list[bool]]:

@@ -1,6 +1,6 @@
 """The page as gradio serves it: one component with a template of its own, and three functions that the page calls.
 
-It listens on 127.0.0.1 alone, asks nobody else for anything, and takes no request larger than an image may be.
+It listens on 127.0.0.1 alone, contacts no other host, and refuses requests larger than an image may be.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class Small:
 
 
 def answering(ask: Callable[..., dict[str, Any]]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """What the page calls: a question as a dictionary, and the answer, or an error of one line."""
+    """The function that the page calls: it answers a question, a dictionary, or gives an error of one line."""
 
     def answer(question: dict[str, Any]) -> dict[str, Any]:
         try:
             return ask(**question)
         except RequestError as error:
             return {"error": str(error)}
-        except (TypeError, ValueError, KeyError) as error:  # not what the page asks
+        except (TypeError, ValueError, KeyError) as error:  # not a question of the page
             return {"error": f"cannot read the question ({type(error).__name__}): load the page again"}
 
     answer.__name__ = ask.__name__
@@ -86,7 +86,7 @@ def serve(scene: Scene, port: int | None = None, browser: bool = True, wait: boo
     app = page(scene)
     theme = import_module("gradio").themes.Base(font=["system-ui", "sans-serif"], font_mono=["monospace"])
     middleware = [import_module("starlette.middleware").Middleware(Small)]
-    for name in ("NO_PROXY", "no_proxy"):  # gradio asks itself whether it is up, and not by way of a proxy
+    for name in ("NO_PROXY", "no_proxy"):  # gradio asks itself whether it is up, without a proxy
         os.environ[name] = ",".join(filter(None, (os.environ.get(name), HOST)))
     try:
         _, url, _ = app.launch(
@@ -100,7 +100,7 @@ def serve(scene: Scene, port: int | None = None, browser: bool = True, wait: boo
     print(f"{url}  (Ctrl-C stops it)", flush=True)
     if wait:
         _until_stopped()
-        app.server.force_exit = True  # a page that is still open does not hold it up, which uvicorn would report
+        app.server.force_exit = True  # an open page does not delay the end, which uvicorn would report
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         app.close(verbose=False)
     return app, url

@@ -1,4 +1,4 @@
-"""What the page asks for, and the answers as plain numbers, words and pictures: all that is behind the page.
+"""Answers the page's questions with plain numbers, words and pictures.
 
 An image is named by its source: {"test": row} of the pool, {"drawn": data URL} or {"file": data URL}. An action is a
 list of numbers, one per dial. Answers are ready for JSON, one part per model on the page.
@@ -27,13 +27,13 @@ from brojepa.models.planning import Plan
 from brojepa.worlds import World
 
 STEPS = 100  # of a rollout, at most
-KEPT = 16  # images whose latents are remembered
+KEPT = 16  # images whose latents are cached
 
 
 @dataclass(frozen=True)
 class Shown:
-    """An image that a visitor chose, uint8 [c, h, w]: the row of the pool it is, what was done to it, and what the
-    model that is shown (and the baseline) makes of it, by label."""
+    """An image that a visitor chose, uint8 [c, h, w]: its row in the pool, what was done to it, and its latents
+    for the model (and the baseline), by label."""
 
     image: Tensor
     row: int | None
@@ -69,7 +69,7 @@ class Scene:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the page must know before anything is asked."""
+        """What the page must know at the start."""
         main = self.actors[0]
         return {
             "title": main.label,
@@ -89,7 +89,7 @@ class Scene:
 
     @property
     def allowed(self) -> list[dict[str, Any]]:
-        """The actions that a plan may be made of, and whether each is chosen at first."""
+        """The actions that a plan may use, and whether each is chosen at first."""
         raise NotImplementedError
 
     @property
@@ -161,7 +161,7 @@ class Scene:
         self.plan(start, goal, [one["word"] for one in self.allowed if one["chosen"]], both=True)
         self.roll(start, stay, STEPS, both=True)
 
-    # What they are made of
+    # What the answers need
 
     def chosen(self, both: bool) -> list[Actor]:
         return self.actors if both else self.actors[:1]
@@ -213,11 +213,11 @@ class Scene:
     # What a kind of world knows
 
     def truth(self, shown: Shown, k: Element) -> dict[str, Any]:
-        """What the action truly leads to."""
+        """What the action really leads to."""
         raise NotImplementedError
 
     def predicted(self, actor: Actor, shown: Shown, k: Element) -> dict[str, Any]:
-        """What a model predicts, with all there is to draw of it."""
+        """A model's prediction, with everything to draw."""
         z = shown.z[actor.label]
         after = actor.act(z, k)
         near = actor.nearest(after[None])[0]

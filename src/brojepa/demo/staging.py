@@ -25,7 +25,7 @@ def stage(
     *,
     trust: bool = False,
 ) -> Scene:
-    """What the page shows of a run: a run directory, a preset whose weights are in the package, or hf://user/name.
+    """The scene of a run: a run directory, a preset whose weights are in the package, or hf://user/name.
 
     Args:
         name: the run.
@@ -46,7 +46,7 @@ def stage(
 
 
 def _label(name: str | Path, run: Run, taken: dict | None = None) -> str:
-    """What the page calls a run: its preset, else where it is."""
+    """The name of a run on the page: its preset, else its path."""
     label = run.header.get("preset") or str(name)
     return f"{label}, seed {run.header['seed']}" if label in (taken or {}) else label
 

@@ -1,4 +1,4 @@
-"""The model card of a run: what it is, how to load it, what it reaches, licence and citation."""
+"""The model card of a run: description, how to load it, results, licence and citation."""
 
 from __future__ import annotations
 

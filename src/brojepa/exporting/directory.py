@@ -108,7 +108,7 @@ def _written(form: Format, name: str, graph: Graph, directory: Path) -> dict[str
 
 @torch.no_grad()
 def largest_difference(form: Format, graph: Graph, path: Path) -> float:
-    """How far a file's results are from the model's, over all batch sizes; as a share where values are above 1."""
+    """How far a file's results are from the model's, over all batch sizes; relative for values above 1."""
     run, largest = form.read(path), 0.0
     for batch in BATCHES:
         arguments = graph.arguments(batch)
@@ -124,7 +124,7 @@ def _described(tensor: torch.Tensor) -> dict[str, Any]:
 
 
 def _about(run: Run, model: Model) -> dict[str, Any]:
-    """What a user of the files must know of the model and its world."""
+    """What a user of the files must know about the model and its world."""
     header, config, task = run.header, run.config, model.task
     facts, result = header["world"], run.result if run.done else {}
     trained = model.group.check(config.train_actions, "train_actions")

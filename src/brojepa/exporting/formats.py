@@ -1,4 +1,4 @@
-"""How a graph is written to a file and run from it: ONNX, and PyTorch's own format, pt2."""
+"""Writes a graph to a file and runs it from there: ONNX, and PyTorch's own format, pt2."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Format:
 
     needs: the packages of the extra `[export]` that it takes.
     write: puts a traced graph into a file.
-    read: what runs such a file, without brojepa.
+    read: runs such a file, without brojepa.
     """
 
     name: str
@@ -80,7 +80,7 @@ FORMATS = {
 
 
 def format_named(name: str) -> Format:
-    """A format whose packages are all there."""
+    """The format of that name, if its packages are installed."""
     if name not in FORMATS:
         raise unknown("export format", name, FORMATS)
     missing = [package for package in FORMATS[name].needs if find_spec(package) is None]

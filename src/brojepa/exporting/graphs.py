@@ -1,5 +1,5 @@
-"""What is exported of a model: encode, act and classify, each a module that can be traced, beside the torch code that
-it must agree with."""
+"""The exported functions of a model: encode, act and classify, each a module that can be traced, with the torch code
+that it must agree with."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Graph:
 
 
 def graphs_of(model: Model) -> dict[str, Graph]:
-    """The graphs of a model on the CPU and in eval mode, by name; classify only where it has a classifier."""
+    """The graphs of a model on the CPU and in eval mode, by name; classify only if it has a classifier."""
     model = with_exact_turns(model)
     ready = traceable(model)
 

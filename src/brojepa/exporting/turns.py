@@ -1,4 +1,4 @@
-"""Turns of space without angles. e3nn reads angles off a quaternion, checks them while it runs and loses digits there;
+"""Rotations in space without angles. e3nn converts a quaternion to angles, checks them at run time and loses digits;
 here Wigner's matrices are polynomials of the quaternion: exact to rounding, and traceable.
 
 The matrix of degree 1 is the turn itself. That of degree l is a block of the product of those of degrees l - 1 and 1,

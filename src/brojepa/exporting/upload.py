@@ -50,7 +50,7 @@ def push(run: str | Path, name: str, *, licence: str = "mit", private: bool = Fa
 
 
 def _fill(folder: Path, run: Run, repo: str, licence: str) -> None:
-    """What goes to the hub: the card and the files of a run, without where own images lay on this machine."""
+    """Collect what goes to the hub: the card and the files of a run, without the path of own images."""
     write_atomically(folder / "README.md", card(run, repo, licence).encode())
     for name in (*hub.FILES, *hub.DECODER):
         if (run.path / name).is_file():

@@ -22,7 +22,7 @@ class Need:
     label: what the run is called in the figure.
     weights: whether its weights and images are needed, or only the numbers that `result.json` and `metrics.jsonl` have.
     optional: whether the figure is drawn without it, if another of its runs is there.
-    actions: other latent actions that do as well as the preset's.
+    actions: other latent actions that can replace the preset's.
     same: knobs in which a run must agree with the preset, beyond those that are changed.
     seed: the one that is trained for the paper's figures.
     decoder: whether it must have a decoder; any JEPA that has one will do.
@@ -287,7 +287,7 @@ FIGURES: dict[str, Spec] = {
 
 
 def paper_runs() -> list[tuple[str, Config, int]]:
-    """What has to be trained for all figures: preset, config and seed of each run, every run once."""
+    """The runs that all figures need: preset, config and seed of each, every run once."""
     runs: dict[str, tuple[str, Config, int]] = {}
     for spec in FIGURES.values():
         for need in spec.needs.values():

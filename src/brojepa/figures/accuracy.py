@@ -1,4 +1,4 @@
-"""Accuracy by state and action, one map per run; where states have no labels, one row of all."""
+"""Accuracy by state and action, one map per run; without labelled states, one row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which runs a figure is drawn from: found on disk, and chosen by what their configs are."""
+"""Finds runs for figures on disk, and chooses by config which runs each figure is drawn from."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Candidate:
 
 
 class Found(NamedTuple):
-    """What lies at some paths or below them: finished runs, figure data, and why other runs cannot be read."""
+    """The contents of some paths: finished runs, figure data, and why other runs cannot be read."""
 
     runs: list[Candidate]
     data: list[Path]
@@ -100,7 +100,7 @@ def find(paths: Sequence[Path]) -> Found:
 
 
 def fits(need: Need, config: Config) -> bool:
-    """Whether a run with this config can fill the need: it agrees in everything that the figure is about."""
+    """Whether a run with this config can fill the need: it agrees in all knobs that matter for the figure."""
     wanted = need.config
     if need.decoder:
         return config.method == wanted.method
@@ -119,7 +119,7 @@ def _value(config: Config, name: str) -> object:
 
 
 def distance(need: Need, config: Config) -> int:
-    """In how many knobs, the world aside, a config differs from the one that the need names."""
+    """The number of knobs, without the world, in which a config differs from the one that the need names."""
     wanted, here = need.config.to_dict(), config.to_dict()
     return sum(here[name] != wanted[name] for name in wanted if name != "world")
 

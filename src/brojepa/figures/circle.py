@@ -63,7 +63,7 @@ def _others(source: Source, chosen: np.ndarray, shown: int) -> dict[str, Any]:
 
 
 def _plane(source: Source, frequency: str) -> tuple[PCA, int | None]:
-    """What is projected on, and its frequency; the principal components where they are asked for, or nothing turns."""
+    """The plane to project on, and its frequency; principal components if asked for, or if nothing turns."""
     angles = source.model.action.angles
     if frequency == "pca" or angles is None:
         return PCA.of(source.z).oriented(source.prototypes), None
@@ -79,7 +79,7 @@ def _plane(source: Source, frequency: str) -> tuple[PCA, int | None]:
 
 
 def _own(source: Source, plane: PCA, paths: Sequence[str | Path], invert: bool) -> dict[str, Any]:
-    """Own images as the model reads them, where they lie, and which state the probe reads."""
+    """Own images as the model reads them, their positions, and the state that the probe reads."""
     shape = source.model.task.shape
     images = torch.from_numpy(np.stack([read_picture(path, shape, invert=invert, resize=True) for path in paths]))
     with evaluating(source.model):
@@ -144,7 +144,7 @@ def _one(data: dict[str, Any]) -> Figure:
 
 
 def _place(axes: Axes, data: dict[str, Any], names: list[str]) -> None:
-    """A star where each own image lies, tied to its picture outside of the circle."""
+    """A star at the position of each own image, connected to its picture outside the circle."""
     size = float(np.abs(data["points"]).max())
     points = data["own.points"].astype(float)
     length = np.linalg.norm(points, axis=1, keepdims=True)
@@ -161,4 +161,4 @@ def _place(axes: Axes, data: dict[str, Any], names: list[str]) -> None:
             fontsize=8, fontweight="bold", path_effects=style.halo(), zorder=10,
         )  # fmt: skip
     reach = float(max(np.abs(places).max(), size)) + 0.25 * size
-    axes.set(xlim=(-reach, reach), ylim=(-reach - 0.2 * size, reach))  # below a picture stands what is read
+    axes.set(xlim=(-reach, reach), ylim=(-reach - 0.2 * size, reach))  # room for the state below a picture

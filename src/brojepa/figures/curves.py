@@ -14,7 +14,7 @@ CURVES = ("seen", "zero_shot", "loss", "validation_loss")
 
 
 def collect(role: str, source: Source) -> dict[str, Any]:
-    """What `metrics.jsonl` has for each epoch, [epochs]; NaN where it has nothing."""
+    """The values in `metrics.jsonl` for each epoch, [epochs]; NaN if missing."""
     return {
         f"{role}.{name}": np.array([_number(row.get(name)) for row in source.metrics], np.float32) for name in CURVES
     }
@@ -46,5 +46,5 @@ def loss(axes: Axes, data: dict[str, Any], role: str) -> None:
 
 
 def line(axes: Axes, values: np.ndarray, label: str, look: dict[str, Any]) -> None:
-    """A curve from epoch 1; a dot where there is but one."""
+    """A curve from epoch 1; a dot if there is only one epoch."""
     axes.plot(np.arange(1, len(values) + 1), values, label=label, marker="o" if len(values) == 1 else "", **look)

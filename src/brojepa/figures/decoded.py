@@ -54,7 +54,7 @@ def _pixels(images: Tensor) -> np.ndarray:
 
 
 def powers(group: Group, k: Element, most: int) -> tuple[Element, ...]:
-    """k once, twice, and so on, up to where it comes round."""
+    """k once, twice, and so on, until it returns to the identity."""
     step, identity = group.tensor([k])[0], torch.as_tensor(group.identity, dtype=group.dtype)
     path, now = [], identity
     while len(path) < most:

@@ -1,4 +1,4 @@
-"""Qualitative examples: a context image, an action, and what the predicted latent is nearest to."""
+"""Qualitative examples: a context image, an action, and the image nearest to the predicted latent."""
 
 from __future__ import annotations
 

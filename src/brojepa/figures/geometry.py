@@ -1,4 +1,4 @@
-"""The little geometry that figures need: prototypes, their cosines, principal components, an even choice of points."""
+"""The geometry that figures need: prototypes, their cosines, principal components, an even choice of points."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def frequencies(angles: np.ndarray, n: int) -> np.ndarray:
 
 
 def telling(present: np.ndarray, n: int) -> int:
-    """Of the frequencies of planes, the lowest that tells all n states apart, a generator of the cycle; the lowest that
-    turns at all where there is none. Frequency f turns planes as n - f does, the other way round."""
+    """Of the frequencies of planes, the lowest that tells all n states apart, a generator of the cycle; without
+    one, the lowest that turns at all. Frequency f turns planes as n - f does, the other way round."""
     turning = sorted({min(f, n - f) for f in present.tolist()} - {0})
     if not turning:
         raise RequestError("no plane of this model turns: --frequency pca shows its principal components")

@@ -16,7 +16,7 @@ MOST = 8  # actions that a legend has room for
 
 
 def collect(sources: dict[str, Source]) -> dict[str, Any]:
-    """The matrix is left out where there are no weights, or no labelled states."""
+    """The matrix is left out if there are no weights, or no labelled states."""
     source = sources["run"]
     data: dict[str, Any] = curves.collect("run", source)
     data["seen"], data["unseen"] = _text(source.seen), _text(source.unseen)
@@ -26,7 +26,7 @@ def collect(sources: dict[str, Source]) -> dict[str, Any]:
 
 
 def _text(words: list[str]) -> str:
-    """Actions for a legend: ±1 ±2 where both signs are there, and only how many where they would fill the page."""
+    """Actions for a legend: ±1 ±2 if both signs are present, and only their number if they are too many."""
     whole = all(word.lstrip("+-").isdecimal() for word in words)
     sizes = sorted({abs(int(word)) for word in words}) if whole else words
     if len(sizes) > MOST:

@@ -13,7 +13,7 @@ from brojepa.errors import RunError
 from brojepa.figures import angles, curves, style
 from brojepa.figures.sources import Source
 
-TOP = 0.9  # above which all accuracies lie where only they are shown
+TOP = 0.9  # if all accuracies are above this, the axis is cut there
 NO_TERMS = ("epoch", "step", "loss", "probe")
 COLOURS = (style.BLUE, style.VERMILLION, style.GREEN, style.PURPLE, style.ORANGE, style.SKY, style.BLACK, style.GREY)
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))
@@ -64,7 +64,7 @@ def _one(data: dict[str, Any]) -> Figure:
 
 
 def _terms(axes: Axes, terms: dict[str, np.ndarray]) -> None:
-    """The terms of the loss, before they are weighted; on a logarithmic axis, where a term of 0 has no place."""
+    """The terms of the loss, before they are weighted; on a logarithmic axis, without terms that are 0."""
     for i, (name, values) in enumerate(terms.items()):
         shown = np.where(values > 0, values, np.nan)
         label = name if np.isfinite(shown).any() else f"{name} (0)"
@@ -97,7 +97,7 @@ def _several(data: dict[str, Any]) -> Figure:
 
 
 def _zoom(axes: Axes, accuracies: list[np.ndarray]) -> None:
-    """Only the top of the axis where all accuracies lie there."""
+    """Cut the axis to its top if all accuracies are there."""
     low = min((float(np.nanmin(each)) for each in accuracies if np.isfinite(each).any()), default=0.0)
     if low > TOP:
         axes.set_ylim(np.floor(low * 100 - 1) / 100, 1)

@@ -24,15 +24,15 @@ LETTERS = string.ascii_uppercase
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one figure.
+    """The outcome for one figure.
 
-    file: the PNG, or None where it was not drawn.
+    file: the PNG, or None if it was not drawn.
     missing: the runs it lacks.
     unsuited: a run that could fill their place, but its world is of a kind that the figure cannot show.
-    others: the runs whose images are others than those they were trained on.
+    others: the runs whose images differ from those they were trained on.
     redrawn: the data it was drawn from instead of runs.
     error: what went wrong with runs that are there.
-    left_out: runs for which the picture has no room.
+    left_out: runs that do not fit into the picture.
     """
 
     name: str
@@ -56,7 +56,7 @@ def make(
 ) -> Iterator[Outcome]:
     """Draw the named figures from the runs and data at the paths, each into out/NAME.png, .svg and .npz.
 
-    Runs come first; data stand in for runs that are not there. Where there are only data, their figures are drawn.
+    Runs come first; data replace runs that are missing. If there are only data, their figures are drawn.
     `trust` runs the own code that a run names; `options` are more for `collect`, by the figure's module; `remark` is
     called with the reason for each run that cannot be read.
     """

@@ -1,5 +1,5 @@
-"""Accuracy of each action over seeds, odd and even apart: what ±1 alone teach a supervised rotation, and what they
-leave open."""
+"""Accuracy of each action over seeds, odd and even apart: what ±1 alone teaches a supervised rotation, and what it
+leaves open."""
 
 from __future__ import annotations
 

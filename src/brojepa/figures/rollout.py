@@ -77,8 +77,7 @@ def draw(data: dict[str, Any]) -> Figure:
 
 
 def _path(axes: Axes, path: np.ndarray, read: list[int], names: list[str], bend: float) -> None:
-    """One arrow per step, bent where arrows may lie on each other, and where it ends a disc with the state that
-    the probe reads."""
+    """One arrow per step, bent if arrows may overlap, which ends at a disc with the state that the probe reads."""
     arrow = {
         "arrowstyle": "-|>,head_width=0.2,head_length=0.45", "connectionstyle": f"arc3,rad={bend}",
         "linewidth": 0.9, "color": style.BLACK, "shrinkA": 5.5, "shrinkB": 5.5,

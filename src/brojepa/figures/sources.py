@@ -1,4 +1,4 @@
-"""What figures read of a run: its numbers, and where weights are needed its model and the latents of test images."""
+"""What figures read from a run: its numbers and, if weights are needed, its model and the latents of test images."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Source:
             return self.model.classify(z).numpy()
 
     def identity(self, label: str) -> dict[str, Any]:
-        """What a figure's data say about the run, which it calls `label`."""
+        """What a figure's data record about the run, which is called `label`."""
         header = self.run.header
         base = header.get("preset") or header.get("base")
         # without the user's paths

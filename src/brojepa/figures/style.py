@@ -1,7 +1,7 @@
 """The visual language that all figures share: sizes, type, colours, and how a figure becomes a file.
 
-Colours are safe for colour-blind readers, and never the only carrier: states wear their names, actions a marker or a
-line style as well. A figure is a `matplotlib.figure.Figure` of its own; pyplot's global state is never touched.
+Colours are safe for colour-blind readers and never the only signal: states also have names, actions a marker or a line
+style. A figure is a `matplotlib.figure.Figure` of its own; pyplot's global state is never touched.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ def _renamed(svg: bytes) -> bytes:
 def state_colours(n: int) -> np.ndarray:
     """A colour for each of n states on a closed loop, [n, 3].
 
-    The loop lies in OKLab so that lightness falls where red-green rises: who cannot tell red from green still sees a
-    loop, of lightness and blue-yellow, and no two states fall together.
+    The loop is in OKLab, with lightness falling as red-green rises: a reader who cannot tell red from green still sees
+    a loop of lightness and blue-yellow, and no two states look the same.
     """
     turn = 2 * np.pi * np.arange(n) / n + 0.6
     lightness, a, b = 0.64 - 0.15 * np.cos(turn), 0.11 * np.cos(turn), 0.13 * np.sin(turn)
@@ -166,7 +166,7 @@ def discs(axes: Axes, points: np.ndarray, states: np.ndarray, names: list[str]) 
 
 
 def badges(axes: Axes, points: np.ndarray, names: list[str]) -> None:
-    """The mean of each state, [n, 2], as a disc; one that would hide another is moved and tied to its place."""
+    """The mean of each state, [n, 2], as a disc; one that would hide another is moved, with a line to its place."""
     span = float(np.ptp(points, axis=0).max()) or 1.0
     places = spread(points, (0.07 if len(names) <= 12 else 0.05) * span)
     for point, place in zip(points, places, strict=True):
@@ -199,7 +199,7 @@ def plane(axes: Axes, x: str = "", y: str = "") -> None:
 
 
 def matrix(axes: Axes, values: np.ndarray, names: list[str], *, small: bool = False) -> Any:
-    """A square of cosines from -1 to 1 with its numbers, or one number where all are the same; the image, for a colour
+    """A square of cosines from -1 to 1 with its numbers, or one number if all are the same; the image, for a colour
     bar. A small one has no room for numbers, and if all its cosines are high, the blues for their own range."""
     low = np.floor(values.min() * 10) / 10
     scale: dict[str, Any] = {"cmap": SIGNED, "vmin": -1} if not small or low < 0.2 else {"cmap": HIGH, "vmin": low}

@@ -1,4 +1,4 @@
-"""Where a supervised model puts latents after actions it was trained on, and after others."""
+"""Latents of a supervised model after actions it was trained on, and after others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A world as a picture: test images, and what a few actions make of them, drawn as training draws them."""
+"""A world as a picture: test images, and where a few actions lead, drawn as training draws them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def short_word(group: Group, k: Element) -> str:
 
 
 def far(group: Group, k: Element) -> float:
-    """By how much an action moves: degrees where it turns things."""
+    """How far an action moves: degrees if it turns things."""
     return float(group.distance(group.tensor([k])[0], torch.as_tensor(group.identity)))
 
 

@@ -43,7 +43,7 @@ class Abelian(Group):
         return k[(2 * k.abs() + (k < 0)).argsort()]
 
     def _irrep(self, frequency: tuple[int, ...], *, line: bool) -> Irrep:
-        """line: the frequency is its own negative, so that nothing turns; at most the sign changes."""
+        """line: the frequency is its own negative, so nothing turns; at most the sign changes."""
         dim, matrix = (1, self._sign) if line else (2, self._plane)
         return Irrep(":".join(map(str, frequency)), dim, partial(matrix, frequency), dim, frequency)
 

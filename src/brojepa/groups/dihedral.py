@@ -1,4 +1,4 @@
-"""The symmetries of a regular polygon: turns and flips, and the order of two of them matters."""
+"""The symmetries of a regular polygon: turns and flips, whose order matters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every group offers: its law on plain tensors, its real irreducible representations, its elements in words.
+"""The interface of a group: its law on plain tensors, its real irreducible representations, its elements as text.
 
 An element is a tensor of the group's `shape`, and a batch of them has that shape at the end: a cycle's elements are
 integers, so a batch is [...]; a quaternion has 4 numbers, so a batch is [..., 4]. `compose(a, b)` does b first and
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from brojepa.errors import RequestError
 
-SAME = 1e-3  # degrees up to which two elements are one: float32 tells no nearer turns of space apart
+SAME = 1e-3  # degrees within which two elements are equal: float32 cannot resolve closer rotations in space
 
 Element = Any
 """An element as plain Python, what a config or a result holds: an integer, a number, or a tuple of them."""
@@ -94,7 +94,7 @@ class Group:
         return (different.any(-1) if self.shape else different).float()
 
     def gap(self, a: Tensor, b: Tensor) -> Tensor:
-        """How far apart two elements are, as a person counts: steps of a cycle, added up over the factors of a torus,
+        """The distance of two elements in natural units: steps of a cycle, added up over the factors of a torus,
         degrees of a turn, else 0 or 1: [...]."""
         return self.distance(a, b)
 
@@ -158,7 +158,7 @@ class Group:
         return a.float() if self.shape else a.float()[..., None]
 
     def undone(self, k: Tensor) -> Tensor:
-        """The actions that training carries out where it undoes actions k: their inverses, in a cycle -k."""
+        """The actions by which training undoes actions k: their inverses, in a cycle -k."""
         return self.inverse(k)
 
     def bucket(self, a: Tensor) -> Tensor:
@@ -187,7 +187,7 @@ class Group:
         those that turn under one factor."""
         return self.irreps()
 
-    # Elements as plain Python and in words
+    # Elements as plain Python and as text
 
     @property
     def actions(self) -> tuple[Element, ...]:
@@ -205,7 +205,7 @@ class Group:
         return torch.tensor(elements, dtype=self.dtype).reshape(-1, *self.shape)
 
     def write(self, a: Element) -> str:
-        """A plain element in words, as `parse` reads them."""
+        """A plain element as text, as `parse` reads it."""
         raise NotImplementedError
 
     def parse(self, word: str | int) -> Element:
@@ -213,7 +213,7 @@ class Group:
         raise NotImplementedError
 
     def shared(self, some: Sequence[Element], others: Sequence[Element]) -> tuple[Element, ...]:
-        """Those of some plain elements that are among others too, however they are written: 10 and 370 degrees."""
+        """The plain elements that two sets share, however they are written: 10 and 370 degrees are one."""
         if not some or not others:
             return ()
         apart = self.distance(self.tensor(some)[:, None], self.tensor(others)[None])

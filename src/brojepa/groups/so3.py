@@ -14,7 +14,7 @@ from brojepa.errors import RequestError
 from brojepa.groups.group import Element, Group, Irrep
 
 AXES = "xyz"
-CANDIDATES = 4096  # turns, spread evenly, among which one is searched for
+CANDIDATES = 4096  # evenly spread rotations to search among
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class SO3(Group):
         return torch.nn.functional.normalize(torch.randn(count, 4, generator=generator), dim=-1)
 
     def grid(self, count: int) -> Tensor:
-        """Turns spread evenly over all of them, [count, 4]: a super-Fibonacci spiral (Alexa, 2022)."""
+        """Evenly spread rotations, [count, 4]: a super-Fibonacci spiral (Alexa, 2022)."""
         share = (torch.arange(count, dtype=torch.float64) + 0.5) / count
         first = 2 * math.pi * count * share / math.sqrt(2)
         second = 2 * math.pi * count * share / 1.533751168755204288118041
@@ -112,7 +112,7 @@ class SO3(Group):
         return axis * torch.deg2rad(self.angle(a))[..., None]
 
     def bucket(self, a: Tensor) -> Tensor:
-        """By the angle: elements that turn as far as one that was used count as used, to be on the safe side."""
+        """By the angle: if one element was used, all with the same angle count as used, to be on the safe side."""
         return (10 * self.angle(a)).round().long()
 
     def write(self, a: Element) -> str:

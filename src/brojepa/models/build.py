@@ -1,4 +1,4 @@
-"""From a config to what it describes: the model, composed of its parts, and the actions trained on and held out."""
+"""Builds what a config describes: the model from its parts, and the actions trained on and held out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from brojepa.models.supervised import Supervised
 from brojepa.models.targets import BatchMean, EMAEncoder, OrbitMean, Relaxed, Sampled, Target
 from brojepa.worlds.world import action_sets
 
-HIGHEST = 8  # frequency of a latent of poses, where none are named: neighbouring views look alike, and so are smooth
+HIGHEST = 8  # frequency of a latent of poses, if none are named: neighbouring views look alike, so latents are smooth
 
 
 def build(config: Config, task: Task, generator: torch.Generator, precision: torch.dtype = torch.float32) -> Model:

@@ -12,8 +12,8 @@ from brojepa.errors import RequestError
 from brojepa.groups import Element, Group
 from brojepa.models import losses
 
-COMPARED = 8  # composed actions that an image of a batch is compared on, at least
-FADE_IN = 0.3  # of the run, over which the term grows to its full weight
+COMPARED = 8  # least number of composed actions that each image is compared on
+FADE_IN = 0.3  # share of the run over which the term grows to its full weight
 
 
 class Consistency:
@@ -50,7 +50,7 @@ class Consistency:
         self.weight = weight
         self.composed = group.tensor(composed)  # [actions, ...]
         self.repeated = group.tensor(repeated)  # the primitives that are repeated
-        self.primitive = torch.tensor([repeated.index(primitive) for primitive, _ in plans])  # their places there
+        self.primitive = torch.tensor([repeated.index(primitive) for primitive, _ in plans])  # their indices there
         self.steps = torch.tensor([steps for _, steps in plans])
         self.longest = max(steps for _, steps in plans)
 
@@ -61,7 +61,7 @@ class Consistency:
         that has not yet learned its primitives would chase its own growing output. The side that acts once shapes
         encoder and action both. An image is compared on some of the composed actions, the next image on the next
         ones, so that a batch has them all. The term fades in over the first three tenths of the run: primitives are
-        learned first, but not without ever having seen the numbers that are to come.
+        learned first, but the network sees the larger numbers from the start.
         """
         composed, repeated, primitive, steps = (
             part.to(z.device) for part in (self.composed, self.repeated, self.primitive, self.steps)

@@ -1,7 +1,7 @@
-"""Pictures of latents: a small network that is trained on the latents of a model after that is finished.
+"""Pictures of latents: a small network that is trained on the latents of a finished model.
 
-A decoder is no part of its model: a JEPA learns without one, and its weights stay as they are. What a latent does not
-hold, a decoder cannot show; it then shows the mean of all images that have this latent.
+A decoder is not part of its model: a JEPA learns without one, and its weights do not change. A decoder cannot show what
+a latent does not hold; it shows the mean of all images with that latent.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class DecoderNet(nn.Module):
     """Latents [batch, dim] -> logits of pixels [batch, *shape]: a linear map to a coarse picture, then convolutions
     that double its sides until it is as large as the images, and is cut to their size.
 
-    `center` and `scale` [dim] bring latents to mean 0 and variance 1, whatever the encoder makes; `middle` has the
-    logits of the mean image, to which all is added.
+    `center` and `scale` [dim] bring latents to mean 0 and variance 1, whatever the encoder returns; `middle` has the
+    logits of the mean image, to which the output is added.
     """
 
     def __init__(self, dim: int, shape: tuple[int, int, int]) -> None:

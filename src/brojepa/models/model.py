@@ -1,4 +1,4 @@
-"""What every model is: an encoder, a latent action and a classifier of one world, and how it predicts."""
+"""The base of all models: an encoder, a latent action and a classifier for one world, and how they predict."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from brojepa.worlds import Batch, World
 from brojepa.worlds.arrays import as_batch
 from brojepa.worlds.rows import Rows
 
-CHUNK = 128  # images encoded at once outside training: a ResNet's activations of that many fit into a CPU's caches
+CHUNK = 128  # images encoded at once outside training: a ResNet's activations for this many fit into a CPU's caches
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Task:
 
     @classmethod
     def of(cls, world: World) -> Task:
-        """What a model must know about this world.
+        """The task of a world.
 
         Args:
             world: the world.
@@ -66,7 +66,7 @@ class Task:
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> Task:
-        """The task of a world that a run remembers.
+        """The task of a world that a run recorded.
 
         Args:
             facts: what `config.json` says about the world.
@@ -197,7 +197,7 @@ class Model(nn.Module):
     def decode(self, z: Tensor) -> Tensor:
         """Pictures of latents.
 
-        They show what a latent holds about an image, and for the rest the mean of all images with that latent.
+        A picture shows what the latent holds about an image; the rest is the mean of all images with that latent.
 
         Args:
             z: latents, [..., dim].
@@ -222,7 +222,7 @@ class Model(nn.Module):
         Returns:
             Latents, float32 [batch, dim].
         """
-        mine = processes.part(images.shape[0])  # processes that make a run together encode a part each
+        mine = processes.part(images.shape[0])  # if several processes train a run, each encodes a part
         x = (images[mine].float() - self.pixel_mean).div_(self.pixel_std)
         if self.channels_last:
             x = x.contiguous(memory_format=torch.channels_last)
@@ -297,7 +297,7 @@ class Model(nn.Module):
 
     @property
     def probe(self) -> nn.Module | None:
-        """The classifier where it only reads latents; None where it is trained as part of the model."""
+        """The classifier where it only reads latents; None if it is trained as part of the model."""
         return None
 
     def target_latents(self, images: Tensor | Rows) -> Tensor:
@@ -325,7 +325,7 @@ class Model(nn.Module):
         raise NotImplementedError
 
     def after_step(self) -> None:
-        """Called once the optimiser has stepped."""
+        """Called after each step of the optimiser."""
 
     def zero_shot_kind(self, test_actions: Sequence[Element]) -> str:
         """Whether zero-shot is strict: did training ever pass a test action to the latent action?

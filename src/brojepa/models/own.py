@@ -1,5 +1,5 @@
-"""Parts of somebody's own, named by a path: made, and tried once on a few random numbers, so that a part that does not
-do what its kind must is refused in one line before anything is trained."""
+"""Parts named by a path to own code. Each is built and tried once on a few random numbers, so that a part that breaks
+its contract is refused in one line before training starts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Encoder(nn.Module):
 
 
 def action(path: str, dim: int, group: Group, *, regressed: bool) -> LatentAction:
-    """An own latent action; where what it makes is regressed on latents, that has their dimension."""
+    """An own latent action; if its result is compared with latents, it must have their dimension."""
     made = parts.make("action", path, dim, group)
     if not isinstance(made, LatentAction):
         raise parts.wrong("action", path, f"gave a {type(made).__name__}")
@@ -84,7 +84,7 @@ def _is_term(name: object, term: object) -> bool:
 
 
 def target(path: str, task: Task, dim: int, action: LatentAction) -> Target:
-    """An own target, whose latents the action makes."""
+    """An own target."""
     made = parts.make("target", path, task, dim)
     if not isinstance(made, Target):
         raise parts.wrong("target", path, f"gave a {type(made).__name__}")
@@ -99,7 +99,7 @@ def target(path: str, task: Task, dim: int, action: LatentAction) -> Target:
 
 
 def _batch(task: Task) -> Batch:
-    """Two images under three actions that do nothing."""
+    """Two images with three identity actions each."""
     states, images = torch.zeros(2, dtype=torch.long), torch.zeros(6, *task.shape, dtype=torch.uint8)
     k = torch.as_tensor(task.group.identity).expand(2, 3, *task.group.shape)
     return Batch(images[:2], states, k, states[:, None].expand(2, 3), images)

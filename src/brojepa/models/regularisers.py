@@ -1,4 +1,4 @@
-"""Regularisers: what keeps latents from collapsing. Each is a module from latents [batch, dim] to named terms, a weight
+"""Regularisers keep latents from collapsing. Each is a module from latents [batch, dim] to named terms, a weight
 and a value each: {"variance": (25.0, tensor)}. The names appear in the table and in `metrics.jsonl`.
 
 `VICReg` (Bardes, Ponce and LeCun, 2022) asks for spread and uncorrelated dimensions. `SIGReg` (Balestriero and LeCun,

@@ -1,10 +1,10 @@
-"""Reading angles off pairs of images before any training, so that learned angles need not start at random.
+"""Estimates angles from pairs of images before training, so that learned angles need not start at random.
 
 Images of a state y and of the state y + k that action k leads to are drawn at random, as training draws them. The
 linear map A that best predicts features of the second from features of the first turns the features' own planes by
 the angles that a rotation will have to learn: on states alone k is a permutation, its eigenvalues lie on the unit
 circle, and least squares on features shrinks them towards 0 but leaves their angles (Schmid, 2010, *Dynamic mode
-decomposition*). Neither the number of states nor an action that is not trained on enters.
+decomposition*). It uses neither the number of states nor held-out actions.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from torch import Tensor
 from brojepa.errors import RequestError, RunError
 from brojepa.worlds import LabelledTransitions
 
-PAIRS = 100_000  # drawn, at least
+PAIRS = 100_000  # pairs drawn, at least
 WIDTH = 1024  # random features, at most one to every 8 images
 LEAST = 16  # images, for two features
 RIDGE = 1e-3  # of the features' mean variance
-CLEAR = 2.0  # an eigenvalue counts if it is this many times the largest that shuffled pairs give
+CLEAR = 2.0  # an eigenvalue counts if it is this many times the largest one of shuffled pairs
 
 
 def features(images: Tensor, width: int, generator: torch.Generator) -> Tensor:
@@ -42,8 +42,8 @@ def eigenvalues(f: Tensor, g: Tensor) -> Tensor:
 
 
 def turns(f: Tensor, g: Tensor, generator: torch.Generator) -> Tensor:
-    """The angles in (0, pi] by which pairs turn planes of the features, smallest first: those of eigenvalues that
-    stand clear of what the same rows give when they are paired at random."""
+    """The angles in (0, pi] by which pairs turn planes of the features, smallest first: those of eigenvalues
+    clearly above the ones that the same rows give when paired at random."""
     noise = eigenvalues(f, g[torch.randperm(len(g), generator=generator).to(g.device)]).abs().max()
     values = eigenvalues(f, g)
     angles = values[values.abs() > CLEAR * noise].angle()
@@ -54,8 +54,8 @@ def starting_angles(transitions: LabelledTransitions, count: int, generator: tor
     """Where `count` learned angles start: the lowest turn that one unit of action makes, then the others in order,
     over and over.
 
-    The lowest comes first because every other is a multiple of it: one plane that turns by it already tells all
-    states apart, which one that turns by twice as much may not.
+    The lowest comes first because the others are multiples of it: a single plane that turns by it tells all states
+    apart, which a plane that turns twice as far may not.
     """
     moving = [k for k in transitions.actions.tolist() if k]
     if not moving:

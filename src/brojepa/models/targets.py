@@ -1,9 +1,9 @@
-"""What a prediction is regressed on: latents that carry no gradient.
+"""Targets: the latents that predictions are regressed on, without gradient.
 
-Two choices. Which encoder makes them: `EMAEncoder`, an exponential moving average of the encoder, or the encoder
+Two choices. Which encoder computes them: `EMAEncoder`, an exponential moving average of the encoder, or the encoder
 itself with the gradient stopped. And which images: one of the next state (`Sampled`, the paper's), the mean over
 those in the batch (`BatchMean`), or a running mean of each state, relaxed along the training actions (`Relaxed`);
-where states are poses, a mean over the views of a thing that training actions connect (`OrbitMean`).
+if states are poses, a mean over the views of a thing that training actions connect (`OrbitMean`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class EMAEncoder(nn.Module):
         """
         slow, fast = ([*net.parameters(), *net.buffers()] for net in (self.net, encoder))
         averaged, current = ([t for t in tensors if t.is_floating_point()] for tensors in (slow, fast))
-        if averaged:  # an encoder may have nothing to learn
+        if averaged:  # an encoder may have no parameters
             get_ema_multi_avg_fn(self.decay)(averaged, current, None)
         for follower, leader in zip(slow, fast, strict=True):
             if not follower.is_floating_point():  # batch norm's count of batches
@@ -74,14 +74,14 @@ def state_means(z: Tensor, states: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
 
 def relax(means: Tensor, theta: Tensor, actions: Sequence[int], steps: int) -> Tensor:
-    """Pull every state's mean towards what the others' means become under the actions, `steps` times.
+    """Move every state's mean towards the means of the other states mapped by the actions, `steps` times.
 
     means [n, dim], theta [dim / 2]. One step is m(y) <- m(y) / 2 + mean over k of R(k) m(y - k) / 2, with the
     rotation R(k) by k theta. The step commutes with shifting the states, so the discrete Fourier transform over
     states diagonalises it: the mode of angle phi is multiplied by 1/2 + mean over k of exp(i k (theta - phi)) / 2,
     and any number of steps costs one transform. At the end each plane is scaled back to the norm it had.
 
-    The half that is kept matters: without it an even cycle falls into two halves that never meet.
+    Keeping half of the old mean matters: without it, an even cycle splits into two halves that never mix.
     """
     n = len(means)
     c = torch.view_as_complex(means.unflatten(1, (-1, 2)).contiguous())
@@ -212,11 +212,11 @@ class Relaxed(Target):
 
 
 class OrbitMean(Target):
-    """The counterpart of `Relaxed` where states are poses: the mean over the batch's views of a thing that training
-    actions connect, each carried to the pose that is predicted.
+    """The counterpart of `Relaxed` for poses: the mean over the batch's views of a thing that training
+    actions connect, each mapped to the predicted pose.
 
-    A view in pose h g has the latent rho(h) z if the one in pose g has z, so rho(h)^-1 carries all views of an orbit to
-    one latent, and their mean is what relaxing along the training actions would end at. h is a product of training
+    A view in pose h g has the latent rho(h) z if the one in pose g has z, so rho(h)^-1 maps all views of an orbit to
+    one latent, and their mean is the limit of relaxing along the training actions. h is a product of training
     actions, and rho of a product is the product of the rho: no other action is used, so zero-shot stays strict.
     """
 

@@ -2,8 +2,8 @@
 
 Every process runs the same program on the same draw. Encoding is shared out: each encodes its part of a batch, and
 `gather` puts the latents together again, with gradient. What follows, the loss, sees the whole batch in every process,
-so a regulariser, a target or an own part needs no thought of processes. Gradients are averaged. With one process every
-function here leaves things as they are.
+so regularisers, targets and own parts need not know about processes. Gradients are averaged. With one process every
+function here changes nothing.
 """
 
 from brojepa.processes.group import (

@@ -1,4 +1,4 @@
-"""The processes of a run, and what they tell each other."""
+"""The processes of a run, and how they communicate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Here:
 
 
 def count() -> int:
-    """How many processes make this run."""
+    """How many processes train this run."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
@@ -40,7 +40,7 @@ def rank() -> int:
 
 @contextlib.contextmanager
 def joined(device: str = "auto") -> Iterator[None]:
-    """Be one of the processes that torchrun started, if it did. Of several that fail, the first says why: the errors
+    """Join the processes that torchrun started, if it did. If several fail, the first reports why: the errors
     of the others are marked `said_elsewhere`."""
     if dist.is_initialized() or "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) < 2:
         yield
@@ -62,7 +62,7 @@ def _main_thread() -> bool:
 
 
 def _terminated(*_: object) -> None:
-    """When one process ends, torchrun terminates the others at once. They still say what happened; otherwise a
+    """When one process ends, torchrun terminates the others at once. They still report what happened; otherwise a
     signal ends a process as usual."""
     if not _Here.left:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -92,13 +92,13 @@ def _join(device: str) -> None:
 def _first_to_fail() -> bool:
     try:
         return _Here.store is None or _Here.store.add("failed", 1) == 1
-    except RuntimeError:  # the store is gone with who kept it
+    except RuntimeError:  # the store ended with the process that kept it
         return True
 
 
 @contextlib.contextmanager
 def _noticing() -> Iterator[None]:
-    """A process that has ended is one line."""
+    """Turn the end of another process into an error of one line."""
     try:
         yield
     except RuntimeError as error:
@@ -111,7 +111,7 @@ def _noticing() -> Iterator[None]:
 
 @contextlib.contextmanager
 def together() -> Iterator[None]:
-    """Meanwhile all processes do the same, and encoding is shared out among them."""
+    """As a context manager: all processes do the same, and share out the encoding."""
     before, _Here.together, _Here.encoded = _Here.together, count() > 1, 0
     try:
         yield
@@ -121,7 +121,7 @@ def together() -> Iterator[None]:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Meanwhile this process does what the others may not."""
+    """As a context manager: this process works alone, without the others."""
     before, _Here.together = _Here.together, False
     try:
         yield
@@ -135,7 +135,7 @@ def shared() -> bool:
 
 
 def part(rows: int, unit: int = 1) -> slice:
-    """The rows of a batch that this process encodes, a multiple of `unit`; all, where they are too few to share out."""
+    """The rows of a batch that this process encodes, a multiple of `unit`; all, if they are too few to share out."""
     if not _Here.together or (units := -(-rows // unit)) < count():
         return slice(None)
     first, last = (units * r // count() for r in (rank(), rank() + 1))
@@ -143,7 +143,7 @@ def part(rows: int, unit: int = 1) -> slice:
 
 
 def gather(z: Tensor, mine: slice, rows: int) -> Tensor:
-    """What all processes made of their `part` of a batch, [rows, ...], in every process, with gradient."""
+    """The results of all processes for their `part` of a batch, [rows, ...], in every process, with gradient."""
     return z if mine == slice(None) else _Gather.apply(z, mine, rows)  # pyright: ignore[reportReturnType]
 
 
@@ -181,12 +181,12 @@ def average(parameters: Iterable[nn.Parameter]) -> None:
 
 
 def agree(wish: bool) -> bool:
-    """Whether any process wishes something; asked of all of them at the same place."""
+    """Whether any process wants something; all processes must call this at the same point."""
     return wish if count() == 1 else bool(total(torch.tensor(int(wish))))
 
 
 def first(call: Callable[[], T]) -> T:
-    """What a call gives in the first process, or raises there, in all of them."""
+    """The result of a call in the first process, or its error, in all of them."""
     if count() == 1:
         return call()
     outcome: list[Any] = [None, None]
@@ -203,7 +203,7 @@ def first(call: Callable[[], T]) -> T:
 
 
 def spread(module: nn.Module) -> None:
-    """Parameters and buffers become those of the first process."""
+    """Copy the first process's parameters and buffers to the others."""
     if count() > 1:
         with _noticing(), torch.no_grad():
             for tensor in (*module.parameters(), *module.buffers()):

@@ -1,4 +1,4 @@
-"""Batch norm over the whole batch, of which each process has a part. The tensors keep their names."""
+"""Batch norm over the whole batch, of which each process has a part. Tensor names do not change."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _Normalised(torch.autograd.Function):
 
 
 class _Whole(_BatchNorm):
-    """Batch norm whose statistics, while a batch is shared out in training, are those of the whole batch."""
+    """Batch norm that uses the statistics of the whole batch while a batch is shared out in training."""
 
     def forward(self, input: Tensor) -> Tensor:
         if not (shared() and (self.training or self.running_mean is None)):
@@ -85,7 +85,7 @@ WHOLE: dict[type[nn.Module], type[nn.Module]] = {
 
 
 def whole_batches(model: nn.Module) -> None:
-    """Have the batch norms of a model see whole batches, where several processes share them out."""
+    """Make the batch norms of a model use whole batches, if several processes share them out."""
     if count() == 1:
         return
     for name, module in model.named_modules():

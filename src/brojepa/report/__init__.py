@@ -114,7 +114,7 @@ def _with_runs(sections: list[Section], what: str) -> list[Section]:
 
 
 def _named(lines: list[Line], name: str) -> Line:
-    """The one line of a preset, of a changed config by its name, or of a config's hash."""
+    """The only line of a preset, of a changed config by its name, or of a config's hash."""
     found = [line for line in lines if name in (line.reference, line.config_hash)]
     if len(found) > 1:
         splits = " and ".join(str(line.split) for line in found)
@@ -128,6 +128,6 @@ def _named(lines: list[Line], name: str) -> Line:
 
 
 def remarks(found: Found) -> list[str]:
-    """What a reader should know of runs that were found and are not shown."""
+    """Remarks on runs that were found but are not shown."""
     notes = [f"{plural(found.unfinished, 'run')} not finished, left out"] if found.unfinished else []
     return notes + [f"left out: {why}" for why in found.damaged]

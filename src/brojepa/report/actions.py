@@ -1,4 +1,4 @@
-"""Actions in the words of configs and results, read without torch: which are the same, and in which order they stand.
+"""Reads actions in configs and results without torch: which are equal, and their order.
 
 The same words mean the same as in `brojepa.groups`, whose `parse` needs torch; a test compares the two.
 """
@@ -14,8 +14,8 @@ IDENTITY = "1"
 def element(word: int | str, group: str | None = None) -> Hashable:
     """What a word means in the group of that name, to the digits that `result.json` keeps: equal for equal elements.
 
-    Without a name the group is a cycle, where +9 and -1 stay two actions. A word that the group cannot read stands for
-    itself.
+    Without a name the group is a cycle, where +9 and -1 stay two actions. A word that the group cannot read is
+    kept as it is.
     """
     try:
         return _read(str(word), group or "Z")
@@ -40,7 +40,7 @@ def _rounded(degrees: float) -> float:
 
 
 def _turn_of_space(word: str) -> Hashable:
-    """The axis and the degrees in [-180, 180); nothing where it does not turn."""
+    """The axis and the degrees in [-180, 180); empty for the identity."""
     found = re.fullmatch(r"([xyz])([+-]?[\d.]+)", word)
     if not found:
         raise ValueError(word)

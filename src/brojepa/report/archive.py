@@ -1,4 +1,4 @@
-"""Runs kept for good: a file per experiment, named in words, with a line per run, and a README that lists them.
+"""Archives of runs: one file per experiment, named in words, with one line per run, and a README that lists them.
 
 DIR/<world>/<preset>.jsonl                  a preset as it is
 DIR/<world>/<preset>,lr=2e-4.jsonl          what was changed, up to three flags
@@ -51,7 +51,7 @@ class FileOfRuns:
 
 
 class Archived(NamedTuple):
-    """The files that were written, and what was found and not taken."""
+    """The files that were written, and what was found but not archived."""
 
     files: list[FileOfRuns]
     found: Found
@@ -60,8 +60,8 @@ class Archived(NamedTuple):
 def archive(paths: str | Path | Iterable[str | Path], directory: str | Path) -> Archived:
     """Add the finished runs under the paths to the archive at a directory, and write its README.
 
-    Nothing that is there is lost: a run that is there already stays, and one that disagrees with it is an error. All
-    runs are read before the first file is written, and each file is the old one or the new one.
+    Nothing is lost: an archived run stays as it is, and a run that disagrees with it is an error. All runs are read
+    before the first file is written, and each file is replaced atomically.
     """
     top = place(directory)
     found = find([paths] if isinstance(paths, (str, Path)) else paths, repeated=True)
@@ -154,7 +154,7 @@ def _order(line: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _merged(old: dict[str, Any], new: dict[str, Any], record: Record, file: Path) -> dict[str, Any]:
-    """Both, if they agree in what both have."""
+    """The union of both, if they agree where they overlap."""
     for part in old.keys() & new.keys():
         if old[part] != new[part]:
             raise RunError(

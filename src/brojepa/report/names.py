@@ -1,4 +1,4 @@
-"""What a changed config is called: the flags that changed it, or the name that its file in an archive has."""
+"""Names of changed configs: the flags that changed them, or the name of their file in an archive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FLAGS = 3
 
 
 def changes(record: Record) -> dict[str, Any]:
-    """What was changed, the world aside: tables and folders name it."""
+    """The changed values, without the world, which tables and folders name."""
     return _without_world(record.changes)
 
 
@@ -38,7 +38,7 @@ def base_name(record: Record) -> str:
 
 
 def _archived(record: Record) -> str:
-    """What the name of the run's file adds to the preset's; nothing where it says no more than the flags do."""
+    """What the name of the run's file adds to the preset's; empty if that is just the flags."""
     file = record.run.path.parent if record.run else None
     if not file or file.suffix != SUFFIX or not changes(record):
         return ""

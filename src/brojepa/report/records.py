@@ -1,8 +1,8 @@
 """Finished runs as flat records, read from run directories, from files of runs that `brojepa report --archive` writes,
 and from the CSV of `brojepa report --runs`.
 
-A record keeps its whole config: what is called a preset, and what counts as changed from it, is judged against the
-presets as they are now, whichever way the record came.
+A record keeps its whole config. Its preset, and its changes from that, are computed from today's presets, whatever the
+source of the record.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Record:
 
     @cached_property
     def changes(self) -> dict[str, Any]:
-        """What differs from the base, or from the paper's plain protocol where there is none."""
+        """What differs from the base, or from the paper's plain protocol if there is none."""
         return difference(self.config, PRESETS[self.base] if self.base else Config())
 
     @cached_property
@@ -103,12 +103,12 @@ class Record:
 
     @property
     def tells_trained(self) -> bool:
-        """Whether it says which actions were trained on: the config of a recording does not, nor do old results."""
+        """Whether the record says which actions were trained on; recordings and old results do not."""
         return self.trained is not None or RECORDED not in self.config.train_actions
 
     def trained_on(self, action: str) -> bool | None:
         """Whether an action of `per_action` is one of the training actions, in whatever words these are written; None
-        where that is not known."""
+        if that is not known."""
         return element(action, self.group) in self._trained if self.tells_trained else None
 
     @property
@@ -162,7 +162,7 @@ def _in_words(value: Any) -> str:
 
 
 class Found(NamedTuple):
-    """What lies under some paths: finished runs, each once, how many are not finished, and why some cannot be read."""
+    """The contents of some paths: finished runs, each once, how many are not finished, and why some cannot be read."""
 
     records: list[Record]
     unfinished: int
@@ -172,7 +172,7 @@ class Found(NamedTuple):
 def find(paths: Iterable[str | Path], repeated: bool = False) -> Found:
     """The runs under paths: run directories, files of runs, directories of both at any depth, or CSV files.
 
-    One that is found again counts once; `repeated` gives it every time."""
+    A run found several times counts once; with `repeated`, every time."""
     runs: dict[tuple[Any, ...], Record] = {}
     every: list[Record] = []
     unfinished: set[Path] = set()

@@ -1,7 +1,7 @@
 """Tables as text: Markdown with aligned pipes, LaTeX with booktabs, CSV and JSON.
 
-Markdown and LaTeX are for people and are made from grids of text; CSV and JSON are for programs and are made from
-dictionaries, with every digit.
+Markdown and LaTeX are for people, from grids of text; CSV and JSON are for programs, from dictionaries with every
+digit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOTHING = "-"
 
 @dataclass(frozen=True)
 class Grid:
-    """A header and rows of cells; a row that is a string is a heading over the whole width. Notes stand below."""
+    """A header and rows of cells; a row that is a string is a heading over the whole width. Notes are below."""
 
     title: str
     header: list[str]
@@ -72,7 +72,7 @@ def number(value: float | None, places: int = 4) -> str:
 
 
 def signed(value: float | None) -> str:
-    """With its sign; what rounds to 0 has a plus."""
+    """A number with its sign; if it rounds to 0, a plus."""
     return NOTHING if value is None else f"{round(value, 4) + 0.0:+.4f}"
 
 

@@ -1,4 +1,4 @@
-"""Records gathered into the lines of a table, each beside the paper's row and with notes on how the two differ."""
+"""Groups records into the lines of a table, each beside the paper's row and with notes on how the two differ."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ELSEWHERE = "Not in the paper"
 
 @dataclass(frozen=True)
 class PaperRow:
-    """A row of the paper's tables: what it is called, and mean and standard deviation of each metric it reports."""
+    """A row of the paper's tables: its name, and mean and standard deviation of each metric it reports."""
 
     preset: str
     world: str
@@ -77,7 +77,7 @@ class AgainstPaper:
 
 @dataclass(frozen=True)
 class Line:
-    """The runs of one config on one split, over seeds; no runs where a row of the paper has none."""
+    """The runs of one config on one split, over seeds; no runs if a row of the paper has none."""
 
     name: str
     world: str
@@ -92,7 +92,7 @@ class Line:
 
     @property
     def label(self) -> str:
-        """The preset's name, and what was changed where a changed config takes its place; below it only the latter."""
+        """The preset's name and, if a changed config takes its place, the changes; below it only the changes."""
         name = self.name.removeprefix(f"{self.world}/")
         if not self.records:
             return name
@@ -104,7 +104,7 @@ class Line:
 
     @property
     def method(self) -> str:
-        """What the paper calls the row."""
+        """The paper's name for the row."""
         return self.paper.method if self.paper and self.leads else self.label
 
     @property
@@ -129,7 +129,7 @@ class Line:
 
     @property
     def reference(self) -> str:
-        """What `--compare` knows the line by, beside its hash: the preset, and what was changed."""
+        """The name of the line for `--compare`, besides its hash: the preset and the changes."""
         first = self.records[0]
         if first.preset or first.base == AUTO or "world" in first.changes:
             return first.preset or first.config_hash
@@ -169,7 +169,7 @@ class Line:
 
     @property
     def departs(self) -> dict[str, Any]:
-        """In what the preset departs from the paper's plain protocol, as far as these runs do too; epochs aside, which
+        """How the preset departs from the paper's plain protocol, as far as these runs do too; without epochs, which
         every table shows."""
         if not self.paper or not self.records:
             return {}
@@ -223,12 +223,12 @@ def all_lines(records: Iterable[Record]) -> list[Section]:
 
 
 def _place(order: list[str]) -> Any:
-    """Sort by the place in a list; what is not in it comes last, by name."""
+    """Sort by the position in a list; names that are not in it come last, alphabetically."""
     return lambda name: (order.index(name) if name in order else len(order), name)
 
 
 def _lines(name: str, world: str, records: list[Record]) -> list[Line]:
-    """The lines of one row: the preset itself first; where it has no runs, the changed config with most seeds, and of
+    """The lines of one row: the preset itself first; if it has no runs, the changed config with most seeds, and of
     those the one with fewest changes."""
     groups: dict[tuple[Config, str | None], list[Record]] = {}
     for record in records:

@@ -1,6 +1,6 @@
 """Small-sample statistics over seeds: means with Student-t intervals, and paired comparisons.
 
-Pure Python: a handful of seeds needs no library. Tails are computed as tails, so small p-values keep their digits.
+Pure Python: a handful of seeds needs no library. Tails are computed directly, so small p-values keep their digits.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def sign_flip(differences: Sequence[float]) -> float | None:
     """Share of all 2^n ways to flip signs whose sum is at least as far from 0 as the sum found.
 
     Exact: if the two are alike, each difference is as likely to have come out with the other sign. With n pairs it
-    cannot fall below 2 / 2^n. None where there are too many pairs to try every way."""
+    cannot fall below 2 / 2^n. None if there are too many pairs to try every way."""
     if len(differences) > MOST_FLIPPED:
         return None
     sums = [0.0]

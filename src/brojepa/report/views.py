@@ -127,7 +127,7 @@ def _epochs(line: Line) -> str:
 
 
 def _notes(lines: list[Line]) -> list[str]:
-    """What the rows do not show by themselves, each after the presets that it is about: how these differ from the
+    """What the rows do not show, each after the presets it is about: how these differ from the
     paper's protocol, and another split."""
     about: dict[str, list[str]] = {}
     shown = [line for line in lines if line.records]

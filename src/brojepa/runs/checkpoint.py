@@ -1,7 +1,7 @@
 """Checkpoints: safetensors, written atomically, that carry their own metadata and checksum.
 
-safetensors runs no code when it is read. A checkpoint is one file, so its tensors and its metadata cannot come
-from different moments; the sha256 over both tells a damaged or edited one.
+safetensors runs no code when it is read. A checkpoint is one file, so its tensors and its metadata always belong
+together; the sha256 over both detects damage and edits.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def checksum(path: Path) -> str:
 
 
 def load(path: Path, kinds: Kinds | None = None, remedy: str = REMEDY) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `save` wrote, on the CPU. The metadata must have these keys, with values of these kinds; `remedy` is what to
-    do where the file is damaged."""
+    """What `save` wrote, on the CPU. The metadata must have these keys, with values of these kinds; `remedy` says what
+    to do if the file is damaged."""
     try:
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
@@ -67,7 +67,7 @@ def load(path: Path, kinds: Kinds | None = None, remedy: str = REMEDY) -> tuple[
 
 
 def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors that share memory, as tied weights do, each with its own: safetensors takes no others."""
+    """Copies of tensors that share memory, such as tied weights: safetensors does not accept shared ones."""
     owners: dict[int, str] = {}
     return {
         name: t if owners.setdefault(t.untyped_storage().data_ptr(), name) == name else t.clone()

@@ -1,7 +1,7 @@
 """A run's decoder on disk: `decoder.safetensors` beside the model it belongs to, and `decoder.json` for people.
 
-Runs in the package and on the hub are not ours to write to: their decoders are kept in the cache, by the checksum of
-the model. A decoder names that checksum, so it is never taken for another model's.
+Runs in the package and on the hub are read-only: their decoders are kept in the cache, by the checksum of the model. A
+decoder records that checksum, so it is never used for another model.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ FACTS: Kinds = {
 
 
 def in_cache(run: Run) -> Path:
-    """Where the decoder of a run is kept that is not ours to write to."""
+    """The path of a decoder in the cache, for a run that is read-only."""
     return files.cache_dir() / "decoders" / checkpoint.checksum(run.model_file)[:16] / FILE
 
 
 def find(run: Run) -> Path | None:
-    """A run's decoder: beside its model, else in the cache; None where there is none."""
+    """A run's decoder: beside its model, else in the cache; None if there is none."""
     return next((file for file in (run.path / FILE, in_cache(run)) if file.is_file()), None)
 
 
 def save(file: Path, decoder: Decoder, more: dict[str, Any]) -> None:
-    """Write a decoder, and beside it what it says of itself and `more`. The decoder comes last: it is there, or not."""
+    """Write a decoder, and beside it its description and `more`. The decoder comes last: it is complete or absent."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -47,7 +47,7 @@ def save(file: Path, decoder: Decoder, more: dict[str, Any]) -> None:
 
 
 def load(run: Run, model: Model) -> Decoder | None:
-    """The decoder of a run's model, or None where none was trained."""
+    """The decoder of a run's model, or None if none was trained."""
     file = find(run)
     if file is None:
         return None

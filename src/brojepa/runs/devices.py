@@ -100,11 +100,11 @@ print(sorted(a / b for a, b in pairs[2:])[3])
 
 
 def _cpu_bf16_gain() -> tuple[float, str]:
-    """How many times faster bfloat16 is on this CPU, and that in words.
+    """How many times faster bfloat16 is on this CPU, also in words.
 
-    Measured, not read off the CPU's flags: some virtual machines announce AMX and then die of an illegal
-    instruction, so the measurement runs in a process of its own. It takes a few seconds and is remembered; that it
-    failed is not, which may have been for want of memory.
+    Measured, not read from the CPU's flags: some virtual machines announce AMX and then crash with an illegal
+    instruction, so the measurement runs in its own process. It takes a few seconds and is cached. A failure is not
+    cached, because it may have been a lack of memory.
     """
     if not (torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()):
         return 0.0, "this CPU has no bfloat16 arithmetic"
@@ -132,10 +132,9 @@ def _remembered(memory: Path) -> float | None:
 
 
 def _measured() -> tuple[float, str]:
-    """The gain as a process of its own measures it; 0, and why, where it fails.
+    """The gain, measured in its own process; if that fails, 0 and the reason.
 
-    It starts in an empty directory: Python imports from the current one, and a file there that is called torch.py is
-    not what was meant."""
+    It starts in an empty directory, because Python imports from the current one, which may hold a torch.py."""
     paths = [str(Path(path).absolute()) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     with tempfile.TemporaryDirectory() as empty:

@@ -25,7 +25,7 @@ def is_packed(run: Run) -> bool:
 
 
 def find(name: str | Path) -> Run:
-    """The run of a name: a run directory before anything else, then a preset, then hf://user/name."""
+    """The run of a name: a run directory first, then a preset, then hf://user/name."""
     path, text = Path(name), str(name)
     if not text.strip():
         raise RequestError("the name of a run is empty: name a run directory, . for the current one, or a preset")
@@ -46,5 +46,5 @@ def find(name: str | Path) -> Run:
 
 
 def _runs_below(path: Path) -> list[str]:
-    """The runs of the first seeds, where a directory holds runs by their seeds."""
+    """The runs of the first seeds, if a directory holds seed directories."""
     return [str(file.parent) for file in sorted(path.glob("seed-*/config.json"))[:3]]

@@ -1,4 +1,4 @@
-"""Which directories and runs lie below a place."""
+"""Finds directories and runs below a directory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def walk(top: Path, damaged: list[str]) -> Iterator[tuple[Path, list[str], list[
 
 
 def runs_in(directory: Path, names: list[str], damaged: list[str]) -> list[Run]:
-    """The runs that are a directory, or lie in its files: finished, or only begun."""
+    """The runs of a directory: itself if it is one, and those in its files, finished or not."""
     if {"result.json", "config.json"} & {*names}:
         return [Run(directory)]
     found: list[Run] = []

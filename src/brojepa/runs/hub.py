@@ -20,7 +20,7 @@ _NAME = re.compile(r"(?!.*(?:--|\.\.))\w[\w.-]{0,95}/\w[\w.-]{0,95}", re.ASCII)
 
 
 def download(name: str) -> Path:
-    """The run directory of hf://user/name, from the hub or, where that does not answer, from the cache."""
+    """The run directory of hf://user/name, from the hub or, if that does not answer, from the cache."""
     repo, _, revision = name.removeprefix(SCHEME).partition("@")
     check_name(repo, name)
     hub = library()
@@ -38,7 +38,7 @@ def check_name(repo: str, given: str) -> None:
 
 
 def library() -> Any:
-    """huggingface_hub, or a line that says how to get it."""
+    """huggingface_hub, or an error that says how to install it."""
     try:
         import huggingface_hub
     except ImportError:
@@ -48,7 +48,7 @@ def library() -> Any:
 
 @contextmanager
 def errors(repo: str) -> Iterator[None]:
-    """What goes wrong with the hub, in one line each."""
+    """Turn errors of the hub into one line each."""
     from huggingface_hub import errors as known
 
     try:

@@ -52,13 +52,13 @@ def load(path: str | Path, device: str = "auto", *, trust: bool = False) -> Mode
     fill(model, tensors, run)
     try:
         model.decoder = decoders.load(run, model)
-    except RunError as error:  # the model is whole: only `decode` is in want of it
+    except RunError as error:  # the model itself is fine: only `decode` needs it
         model.no_decoder = str(error)
     return model.to(where).eval()
 
 
 def task_of(run: Run) -> Task:
-    """What a model must know of its world, as the run remembers it."""
+    """The task of a run's world, as the run recorded it."""
     facts = run.header["world"]
     try:
         task = Task.from_facts(facts)
@@ -78,7 +78,7 @@ def task_of(run: Run) -> Task:
 
 
 def _check_sizes(run: Run, config: Config, task: Task, tensors: dict[str, Tensor]) -> None:
-    """An error where config.json asks for a model much larger than the checkpoint: before it takes all memory."""
+    """Raise an error if config.json asks for a model much larger than the checkpoint, before it fills the memory."""
     used, weights = tensors.get("actions_used"), sum(t.numel() for t in tensors.values())
     if (
         (used is not None and len(used) != task.group.buckets)
@@ -90,7 +90,7 @@ def _check_sizes(run: Run, config: Config, task: Task, tensors: dict[str, Tensor
 
 
 def fill(model: Model, tensors: dict[str, Tensor], run: Run) -> None:
-    """Put a checkpoint's tensors into a model: all that prediction needs, and no number that is none."""
+    """Load a checkpoint's tensors into a model. All that prediction needs must be there, and finite."""
     missing = sorted(predicting_state(model).keys() - tensors.keys())
     if missing:
         raise RunError(f"{run.model_file} lacks {missing[0]}: remove {run.path} and train again")

@@ -1,4 +1,4 @@
-"""What a finished run has reached: `result.json`, and how it is written for people."""
+"""The result of a finished run: `result.json`, and its text for people."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def accuracies(result: dict[str, Any]) -> list[str]:
 
 
 def _equivariance(found: dict[str, Any]) -> list[str]:
-    """How much latents tell of the pose, whether they turn with it, and what it costs that an action was held out."""
+    """How well latents encode the pose, whether they turn with it, and how much worse held-out actions are."""
     words = {
         "r2_linear": "R2 of the pose {:.3f} by a line", "r2_two_layer": "{:.3f} by two layers",
         "d_lsbd": "D_LSBD {:.4f}", "d_lsbd_of_action": "variance left by the model's action {:.4f}",

@@ -1,4 +1,4 @@
-"""A run directory, `<out>/<world>/<preset or hash>/seed-<n>/`, where files are the truth.
+"""A run directory, `<out>/<world>/<preset or hash>/seed-<n>/`, whose files are the only state.
 
 config.json env.json metrics.jsonl model.safetensors state/ result.json figures/
 `result.json` is written last: its presence means done. Only one process at a time works on a run.
@@ -43,7 +43,7 @@ class Run:
     path: Path
 
     def __repr__(self) -> str:
-        """The directory, and what is known of the run: what it is, how far it has come, what it has reached."""
+        """The directory, the config, the progress and the result of the run."""
         try:
             return "\n".join([f"Run {self.path}: {self._stands}", *(accuracies(self.result) if self.done else ())])
         except BrojepaError as error:
@@ -209,12 +209,12 @@ class Run:
 
     @property
     def world_path(self) -> str:
-        """What opens the run's world: a name, or where its images lay when it was trained."""
+        """What opens the run's world: a name, or the path of its images when it was trained."""
         return self.header.get("world_path") or self.config.world
 
     @property
     def own_parts(self) -> dict[str, str]:
-        """The own code that the run names, by kind of part."""
+        """The paths of own code that the run uses, by kind of part."""
         return self.config.own_parts | ({"world": code} if (code := world_code(self.world_path)) else {})
 
     @property
@@ -260,7 +260,7 @@ class Run:
 
     @property
     def busy(self) -> bool:
-        """Whether a process holds the run at this moment."""
+        """Whether a process is using the run now."""
         if not self.state_file.parent.is_dir():
             return False
         lock = self._lock
@@ -273,7 +273,7 @@ class Run:
 
     @contextmanager
     def claim(self) -> Iterator[None]:
-        """Hold the run for this process, as a context manager.
+        """Lock the run for this process, as a context manager.
 
         Returns:
             A context manager.

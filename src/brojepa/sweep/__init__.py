@@ -1,7 +1,7 @@
-"""Many runs: what to run (`jobs`), on this machine (`local`) or on Slurm (`slurm/`), and how they stand (`display`).
+"""Many runs: what to run (`jobs`), on this machine (`local`) or on Slurm (`slurm/`), and their status (`display`).
 
-The run directories are the truth. What is finished is skipped, what was cut off is resumed, and the lock that
-training takes on a run keeps two sweeps, or a sweep and what a killed one left running, from doing a run twice.
+The run directories are the only state. Finished runs are skipped, interrupted ones resumed. Training locks a run, so
+two sweeps, or a sweep and the workers of a killed one, never train a run twice.
 """
 
 from brojepa.sweep.jobs import TABLES, Job, Status, plan, select

@@ -1,5 +1,4 @@
-"""What a sweep says while it goes on: on a terminal a block that is rewritten in place, elsewhere a line for
-everything that happens."""
+"""The progress of a sweep: on a terminal a block that is rewritten in place, elsewhere one line per event."""
 
 from __future__ import annotations
 
@@ -21,8 +20,8 @@ EVERY = 1.0  # seconds between two updates of the block
 
 
 class Overview:
-    """Told again and again how all jobs stand; shows what has changed. Without a number of workers, as on a
-    cluster, it does not guess how long it will take."""
+    """Called repeatedly with the status of all jobs; shows what has changed. Without a number of workers, as on a
+    cluster, it does not estimate the time left."""
 
     def __init__(self, jobs: Sequence[Job], workers: int | None, stream: TextIO | None = None) -> None:
         self.jobs, self.workers, self.stream = jobs, workers, stream or sys.stdout
@@ -89,7 +88,7 @@ class Overview:
 
 
 def _outcome(job: Job) -> str:
-    """What a finished run has reached and taken."""
+    """The result and the time of a finished run."""
     try:
         result = job.run.result
     except RunError as error:
@@ -99,7 +98,7 @@ def _outcome(job: Job) -> str:
 
 
 def failures(jobs: Sequence[Job], status: Mapping[Path, Status]) -> list[str]:
-    """What failed, why, and the end of what each printed."""
+    """The failed runs, why they failed, and the last lines of each log."""
     lines = []
     for job in jobs:
         now = status[job.run.path]

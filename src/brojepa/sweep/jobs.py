@@ -1,4 +1,4 @@
-"""What to run: presets, grids and seeds as a list of jobs, how each stands, and how long they will take."""
+"""What to run: presets, grids and seeds as a list of jobs, their status, and an estimate of the time left."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Job:
 
     `world_path` is where own images lie; the config knows them by their content. `threads` is a number that the user
     asked for; without one a run keeps the number it began with. `base` is the preset's config, with what its recipe
-    chooses for these images. `track` names the trackers that hear of the run. `processes` make the run together.
+    chooses for these images. `track` names the trackers of the run. `processes` train the run together.
     """
 
     name: str
@@ -83,12 +83,12 @@ class Job:
 
     @property
     def trained(self) -> Config:
-        """The config as `train` takes it, with its world where it lies."""
+        """The config as `train` takes it, with the path of its world."""
         return self.config.replace(world=self.world_path) if self.world_path else self.config
 
     @cached_property
     def flags(self) -> list[str]:
-        """What was changed from the preset, as words of the command line."""
+        """The changes from the preset, as flags of the command line."""
         return knobs.words(self.trained, self.base or preset(self.name))
 
     @property
@@ -96,7 +96,7 @@ class Job:
         return " ".join([self.name, *self.flags, "seed", str(self.seed)])
 
     def command(self) -> list[str]:
-        """The words that make this run in a process of its own, or in several."""
+        """The command that trains this run in its own process, or in several."""
         where = ["--out", str(self.out), "--device", self.device]
         where += ["--data-dir", str(self.data_dir)] if self.data_dir else []
         where += ["--threads", str(self.threads)] if self.threads else []
@@ -115,7 +115,7 @@ class Job:
 
     @property
     def damage(self) -> str:
-        """Why what lies in the run's directory cannot be used, with the file; or nothing."""
+        """Why the run's directory cannot be used, with the file; or nothing."""
         try:
             if self.run.config_file.is_file():
                 self.run.check({"config": self.config.to_dict(), "seed": self.seed})
@@ -168,14 +168,14 @@ def plan(
     if any(knobs.needs_emnist(job.trained.world) for job in jobs.values()):
         jobs = {p: j if knobs.needs_emnist(j.trained.world) else replace(j, data_dir=None) for p, j in jobs.items()}
     for job in jobs.values():
-        with contextlib.suppress(RunError):  # a damaged run fails by itself, the others go on
+        with contextlib.suppress(RunError):  # a damaged run fails alone, the others go on
             job.run.check({"config": job.config.to_dict(), "seed": job.seed})
     return list(jobs.values())
 
 
 @dataclass
 class Status:
-    """How a job stands: waiting, running, elsewhere (another process has it), done or failed."""
+    """The status of a job: waiting, running, elsewhere (another process has it), done or failed."""
 
     state: str = "waiting"
     why: str = ""

@@ -1,8 +1,8 @@
-"""Jobs on this machine, every run in a process of its own that starts warm.
+"""Runs jobs on this machine, each in its own process that starts warm.
 
 Importing torch takes longer than the first epochs of a small run. On Linux a server process imports once and forks a
-worker for every run; it trains nothing itself, so that no thread and no GPU is there to be torn by the fork. Elsewhere
-a worker is a fresh Python.
+worker for every run; it trains nothing itself, so there are no threads and no GPU state that a fork could break.
+Elsewhere a worker is a fresh Python process.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ PATIENCE = 60.0  # seconds that a stopped process has to save
 
 
 def check_worlds(jobs: Iterable[Job]) -> None:
-    """Read every world once and import every own part, so that one that is missing or damaged is an error before
-    anything is started."""
+    """Read every world once and import every own part, so that a missing or damaged one is an error before
+    anything starts."""
     jobs = [job for job in jobs if not job.run.done]
     for kind, path in sorted({part for job in jobs for part in job.config.own_parts.items()}):
         parts.resolve(kind, path)
@@ -51,7 +51,7 @@ class Local:
     """Runs jobs in up to `at_once` processes, dividing the cores between them unless OMP_NUM_THREADS says how many
     threads each has.
 
-    `step` starts and reaps what it can and returns at once; `stop` has every process save and end.
+    `step` starts and collects processes and returns at once; `stop` makes every process save and end.
     """
 
     jobs: Sequence[Job]
@@ -60,7 +60,7 @@ class Local:
     status: dict[Path, Status] = field(default_factory=dict)
     processes: dict[Path, BaseProcess] = field(default_factory=dict)
     on_gpu: dict[Path, int] = field(default_factory=dict)
-    pictures: Pictures | None = None  # what draws a finished run for its trackers
+    pictures: Pictures | None = None  # the function that draws a finished run for its trackers
 
     def __post_init__(self) -> None:
         for job in self.jobs:
@@ -73,7 +73,7 @@ class Local:
         return all(s.state in ("done", "failed") for s in self.status.values())
 
     def _look(self, job: Job, status: Status) -> None:
-        """Done, failed where what lies there cannot be used, or waiting."""
+        """Done, failed if the directory cannot be used, or waiting."""
         status.state = "waiting"
         if why := job.damage:
             status.state, status.why = "failed", why
@@ -123,13 +123,13 @@ class Local:
             self._look(job, status)
         elif job.run.busy:
             status.state, status.tries = "elsewhere", status.tries - 1
-        elif code == 2 or status.tries >= TRIES:  # a wrong request stays wrong
+        elif code == 2 or status.tries >= TRIES:  # an invalid request would fail again
             status.state, status.why = "failed", describe(code)
         else:
             status.state, status.why = "waiting", describe(code)
 
     def stop(self) -> None:
-        """Have every process save and end; those that do not in time are killed."""
+        """Make every process save and end; those that do not in time are killed."""
         for process in self.processes.values():
             process.terminate()
         deadline = time.monotonic() + PATIENCE
@@ -148,7 +148,7 @@ class Local:
 def start(
     job: Job, share: int, environment: Mapping[str, str], pictures: Pictures | None = None
 ) -> BaseProcess:  # fmt: skip
-    """A process that makes a job's run, with `share` threads unless it has its own number, and appends what it prints
+    """A process that trains a job's run, with `share` threads unless it has its own number, and appends what it prints
     to the run's log.
 
     If this process ends first with an error, it signals the worker to save and stop. If it is killed, the worker
@@ -164,8 +164,8 @@ def start(
 
 @contextlib.contextmanager
 def _nothing_from_here() -> Iterator[None]:
-    """Processes started meanwhile do not import from the current directory, which Python searches first: a file there
-    that is called torch.py is not what was meant. Own parts are found all the same, see `parts.resolve`."""
+    """Processes started meanwhile do not import from the current directory, which Python searches first: it may hold a
+    torch.py. Own parts are still found, see `parts.resolve`."""
     before = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"  # Python 3.11 and later
     try:

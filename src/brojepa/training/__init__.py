@@ -1,4 +1,4 @@
-"""Training: the loop, the optimiser, callbacks, and what a run says while it trains."""
+"""Training: the loop, the optimiser, callbacks, and progress."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def train(
 ) -> Run:
     """Train a preset or a config with one seed. A finished run is returned as it is; an interrupted one is resumed.
 
-    Under torchrun every process calls this; together they make the one run, which the first of them writes, shows and
-    tells callbacks and trackers of.
+    Under torchrun every process calls this. Together they train one run; the first process writes it, shows progress
+    and calls callbacks and trackers.
 
     Args:
         config: the name of a preset, or a `Config`. Without one, what is recommended for the world; for own images that
@@ -158,7 +158,7 @@ def _made(
 
 
 def _other_processes(run: Run) -> str:
-    """What a user should know where a run goes on in more or fewer processes than it began with."""
+    """A warning if a run resumes in more or fewer processes than it began with."""
     before, here = run.environment.get("processes", 1), processes.count()
     if not run.environment or before == here:
         return ""

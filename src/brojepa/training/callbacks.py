@@ -157,11 +157,11 @@ class Callback:
         """
 
     def close(self) -> None:
-        """Called last, also where the run was cut off or failed."""
+        """Called last, also if the run was interrupted or failed."""
 
 
 class Callbacks(Callback):
-    """Several callbacks as one, in order. A warning that none of them takes is printed on stderr."""
+    """Several callbacks as one, in order. A warning that none of them handles is printed on stderr."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self.callbacks = callbacks

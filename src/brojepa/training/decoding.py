@@ -1,4 +1,4 @@
-"""`train_decoder`: a network that makes pictures of the latents of a finished run. The model is not touched."""
+"""`train_decoder`: a network that makes pictures of the latents of a finished run. The model does not change."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST, HELD_OUT = 30_000, 5_000  # images to train on and to measure with, at mos
 BYTES = 2**28  # of images to train on, at most
 CHUNK = 1024  # images decoded or encoded between two checks for signals
 DARK = 1e-3  # the darkest pixel of the mean image that training starts from
-ENCODING = 0.2  # the share of the time that making images and latents takes, roughly
+ENCODING = 0.2  # roughly, the share of the time for preparing images and latents
 
 Listener = Callable[[float], None]
 
@@ -119,7 +119,7 @@ class _Lesson:
         return self._mean(self.train.images[:])
 
     def _mean(self, images: Tensor) -> Tensor:
-        """The mean of images, 0 to 1; the mean of all training images where there are none."""
+        """The mean of images, 0 to 1; the mean of all training images if there are none."""
         if not len(images):
             return self.mean_image
         return torch.stack([part.float().sum(0) for part in images.split(CHUNK)]).sum(0) / (255 * len(images))
@@ -192,7 +192,7 @@ class _Lesson:
     @torch.no_grad()
     def _errors(self, net: DecoderNet) -> dict[str, float | None]:
         """Mean squared errors on images held out: of the decoder, of the mean image and, where states have labels, of
-        the mean image of the right state, which is the best that a latent of nothing but its state allows."""
+        the mean image of the right state, which is the best possible if a latent holds nothing but the state."""
         n, z = self.world.n, self._latents(self.held_out.images[:], 1.0)
         of_state = torch.stack([self._mean(self.train.images[self.train.states == y]) for y in range(n)]) if n else None
         sums = [0.0, 0.0, 0.0]
@@ -216,7 +216,7 @@ def _names(split: Split) -> list[bytes]:
 
 def _apart(train: Split, test: Split, generator: torch.Generator) -> tuple[Split, Split]:
     """Images to train on and others to measure with: the test images that training does not have, or a tenth of all
-    where it has them all."""
+    if it has all of them."""
     known = set(_names(train))
     fresh = torch.tensor([name not in known for name in _names(test)])
     if bool(fresh.any()):

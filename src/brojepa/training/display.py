@@ -1,6 +1,6 @@
-"""What a run says while it trains: a table that grows by one row per epoch, or JSON lines.
+"""The output of a run while it trains: a table that grows by one row per epoch, or JSON lines.
 
-On a terminal or in a notebook a bar below the table says how far the run has come, evaluation included; elsewhere only
+On a terminal or in a notebook a bar below the table shows progress, evaluation included; elsewhere only
 whole rows are printed.
 """
 
@@ -40,7 +40,7 @@ class JsonLines(Callback):
 
 
 class LiveTable(Callback):
-    """Shows a table that grows by one row per epoch, and what was learned at the end.
+    """Shows a table that grows by one row per epoch, and the results at the end.
 
     It fits the terminal, or 80 columns elsewhere. Columns that do not fit are left out; `metrics.jsonl` has all of
     them.

@@ -18,7 +18,7 @@ from brojepa.text import fraction, plural
 from brojepa.worlds.recipe import relaxing
 
 LAGS = 0.02  # zero-shot may be this much below seen
-RISING = 0.01  # of accuracy gained in the last epoch, by a run that should have gone on
+RISING = 0.01  # accuracy gained in the last epoch above which a run was too short
 STALE = 0.1  # of the latents' variance by which they change with a batch norm's statistics
 FRESH = 100  # after this many steps a batch norm has forgotten its initial statistics
 ENOUGH = 500  # steps that are advised, at least
@@ -105,8 +105,8 @@ def _lag_of_poses(config: Config, result: dict[str, Any]) -> str:
 
 @torch.no_grad()
 def staleness(model: Model, images: Tensor) -> float:
-    """How far latents change, as a share of their variance, where batch norms use the statistics of these images in
-    place of those they have kept; 0 for an encoder without."""
+    """How far latents change, as a share of their variance, if batch norms use the statistics of these images instead
+    of their running ones; 0 for an encoder without batch norm."""
     model = copy.deepcopy(model).eval()
     norms = [m for m in model.encoder.modules() if isinstance(m, _BatchNorm)]
     if not norms or len(images) < 2:

@@ -48,7 +48,7 @@ class Learner:
     def __init__(
         self, config: Config, world: World, seed: int = 0, device: str = "auto", precision: str | None = None
     ) -> None:
-        """`precision` is the one that an earlier part of the same run computed in."""
+        """`precision` is that of an earlier part of the same run."""
         self.config, self.world, self.seed = config, world, seed
         self.placement = processes.first(lambda: devices.place(config, device, precision))
         self.train_actions, self.test_actions = world.action_sets(config)
@@ -83,7 +83,7 @@ class Learner:
         self.random = config.regulariser != "vicreg" or bool(config.own_parts)
 
     def _start_angles(self) -> None:
-        """Learned angles at turns that are read off pairs of images."""
+        """Start learned angles at turns estimated from pairs of images."""
         for theta in self.model.action.undecayed():
             labelled = self.transitions.labelled
             if labelled is None or self.world.group.cycle is None:
@@ -93,7 +93,7 @@ class Learner:
     @contextlib.contextmanager
     def seeded(self) -> Iterator[None]:
         """Random numbers that a part of the model draws (a sketch, dropout) are a function of the run's seed and the
-        step, so that a run which was cut off goes on the same."""
+        step, so that an interrupted run continues identically."""
         if not self.random:
             yield
             return
@@ -126,7 +126,7 @@ class Learner:
 
     @torch.no_grad()
     def validate(self) -> dict[str, Any]:
-        """What is measured on images held out."""
+        """Measure on validation images."""
         self.model.eval()
         with self.seeded(), processes.together():
             return self.evaluator.validate(self.model, self.held, self.validation_batch)

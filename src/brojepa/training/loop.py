@@ -1,7 +1,7 @@
 """Training: one loop, readable top to bottom, whose whole state is in the checkpoint.
 
 A run is a pure function of config, seed and number of threads: every random number comes from one generator, and an
-epoch is drawn at its start, so a run cut at any step goes on exactly where it was.
+epoch is drawn at its start, so a run interrupted at any step resumes exactly.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Training(Learner):
         return self.config.own_parts | ({"world": code} if (code := world_code(self.world_path or "")) else {})
 
     def _note_start(self) -> None:
-        """`env.json`: where the run began, and a line for every start."""
+        """Write `env.json`: where the run began, and an entry per start."""
         now = devices.environment(self.placement)
         first = {**(self.run.environment or now)}
         starts: Any = first.pop("starts", [])
@@ -105,7 +105,7 @@ class Training(Learner):
         write_json(self.run.path / "env.json", {**first, "starts": [*starts, start]})
 
     def fit(self, signals: Signals) -> None:
-        """Epochs from where the run stands to the end."""
+        """Train the remaining epochs."""
         last_save = time.monotonic()
         while self.epoch < self.config.epochs:
             self.epoch_start = self.generator.get_state()

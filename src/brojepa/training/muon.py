@@ -1,6 +1,6 @@
-"""Muon: weight matrices move by their momentum made orthogonal, all else by AdamW.
+"""Muon: weight matrices move by their orthogonalised momentum, everything else by AdamW.
 
-A gradient's momentum M = U S V^T is replaced by U V^T: every direction that the matrix can move in moves as far. A
+A gradient's momentum M = U S V^T is replaced by U V^T: the matrix moves equally far in every direction. A
 small network then needs less than half of the steps. The factor U V^T is found by five Newton-Schulz iterations, which
 need products of matrices alone (Jordan and others, 2024, *Muon: An optimizer for hidden layers in neural networks*).
 """

@@ -1,4 +1,4 @@
-"""The optimiser, its groups of parameters and how their rates go over a run."""
+"""The optimiser, its groups of parameters and their learning-rate schedule."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Where the time of a training step goes: a window of steps under torch's profiler.
 
-`Profile` is a callback like any other, so a profiled run computes what it would have anyway.
+`Profile` is a callback like any other, so a profiled run gives the same results.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def table(hot: list[Hot]) -> list[str]:
 
 
 def profiler() -> profile:
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # or it says on stderr that it starts and stops
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # otherwise it prints to stderr when it starts and stops
     return profile(activities=torch.profiler.supported_activities())
 
 

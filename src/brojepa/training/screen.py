@@ -21,7 +21,7 @@ WIDEST, NARROWEST = 30, 8  # of a bar, in characters
 
 
 class Screen:
-    """Plain lines, as a file or a pipe gets them. What passes is not shown."""
+    """Plain lines, as a file or a pipe gets them. Progress is not shown."""
 
     live = False
     columns = COLUMNS
@@ -32,7 +32,7 @@ class Screen:
         self.marks = BLOCKS if known else "#."  # characters of a bar: done, and to do
 
     def line(self, text: str, look: str = "", indent: int = 2) -> None:
-        """Text that stays. Where a screen breaks it into lines, `indent` is for all but the first."""
+        """Text that stays. If a screen wraps it, `indent` is for all lines but the first."""
         print(text, file=self.stream, flush=True)
 
     def passing(self, text: str, look: str = "") -> None:
@@ -96,8 +96,7 @@ def screen(stream: TextIO | None = None) -> Screen:
 
 
 def _notebook() -> Callable[..., Any] | None:
-    """What displays in a notebook, if this is one and nobody has put another stream in the place of its output. A
-    notebook has imported IPython already."""
+    """The display of a notebook, if this is one and its output is not redirected. A notebook has IPython imported."""
     there = type(sys.stdout).__module__.startswith("ipykernel.") and "IPython.display" in sys.modules
     return sys.modules["IPython.display"].display if there else None
 
@@ -109,7 +108,7 @@ def painted(text: str, look: str) -> str:
 
 @contextmanager
 def progress_bar(label: str, stream: TextIO) -> Iterator[Callable[[float], None]]:
-    """A bar for a while, on a terminal; the share that is done is passed to what this gives."""
+    """A progress bar on a terminal, as a context manager; call its value with the share that is done."""
     shown_on, began, shown = screen(stream), time.monotonic(), 0.0
 
     def tell(share: float) -> None:
@@ -128,8 +127,7 @@ def progress_bar(label: str, stream: TextIO) -> Iterator[Callable[[float], None]
 
 
 def bar(screen: Screen, label: str, share: float, notes: Sequence[str]) -> str:
-    """A line that says how far something has come: a label, a bar, a percentage, and notes. The first notes that do not
-    fit are left out."""
+    """A progress line: a label, a bar, a percentage and notes, as many of these as fit."""
     room = screen.columns - 3  # Ctrl-C echoes two characters after it
     percent, notes = f"{min(share, 1):4.0%}", list(notes)
     while (rest := room - len("  ".join((label, percent, *notes))) - 2) < NARROWEST and len(notes) > 1:

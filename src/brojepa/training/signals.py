@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during a run: the loop stops where it can be resumed."""
+"""Ctrl-C and SIGTERM during a run: the loop stops at a point where it can resume."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 
 class Signals:
-    """SIGINT and SIGTERM while a run is on: remembered, so that the loop stops between two steps, or raised
-    where `at_once` is set or on the second one."""
+    """SIGINT and SIGTERM during a run: remembered, so that the loop stops between two steps, or raised
+    if `at_once` is set, or on the second one."""
 
     def __init__(self) -> None:
         self.requested, self.at_once = False, False

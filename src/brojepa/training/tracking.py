@@ -1,7 +1,7 @@
-"""Runs watched elsewhere: TensorBoard, Weights & Biases or Trackio hear of a run as it trains.
+"""Trackers: log a run to TensorBoard, Weights & Biases or Trackio as it trains.
 
 Each gets the config, every epoch's row, the learned angles as a histogram, the final metrics, and pictures if it is
-given something that draws them. A tracker only listens: one that fails says so once, and the run goes on without it.
+given a function that draws them. A tracker that fails warns once, and the run goes on without it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from brojepa.runs import Run
 from brojepa.training.callbacks import Callback, Progress
 
 PROJECT = "brojepa"
-FILE = "tracking.json"  # in a run directory: the id that trackers know the run by, and which of them do
+FILE = "tracking.json"  # in a run directory: the id under which trackers know the run, and which trackers do
 
 Pictures = Callable[[Run], Mapping[str, bytes]]
 """Pictures of a finished run by name, each as PNG."""
@@ -69,7 +69,7 @@ class Tracker(Callback):
         """The command that installs it."""
         return f"pip install 'brojepa[{self.name}]'"
 
-    # What a subclass defines
+    # A subclass defines these
 
     def open(self, training: Progress, identity: str, resumed: bool) -> None:
         """Begin a tracked run, or continue the one with this identity.
@@ -182,7 +182,7 @@ class TensorBoard(Tracker):
 
 
 class WandB(Tracker):
-    """Weights & Biases; offline, in the run directory, where no key is known: `wandb sync` sends it later."""
+    """Weights & Biases; without a key offline, in the run directory: `wandb sync` uploads it later."""
 
     name = package = "wandb"
     run: Any = None
@@ -210,7 +210,7 @@ class WandB(Tracker):
 
 
 class Trackio(Tracker):
-    """Trackio's local database, in TRACKIO_DIR or where it keeps it else: `trackio show` opens it."""
+    """Trackio's local database, in TRACKIO_DIR or its default place: `trackio show` opens it."""
 
     name = package = "trackio"
     run: Any = None
@@ -269,7 +269,7 @@ def trackers(names: str | Iterable[str], pictures: Pictures | None = None) -> li
 
 
 def _identity(run: Run, name: str) -> tuple[str, bool]:
-    """The id that trackers know a run by, and whether this one does already; kept beside the run."""
+    """The id under which trackers know a run, and whether this one does already; kept in the run directory."""
     file = run.path / FILE
     known = read_json(file) if file.is_file() else {}
     identity, names = str(known.get("id") or uuid.uuid4().hex[:10]), list(known.get("trackers") or ())
@@ -283,7 +283,7 @@ def _title(training: Progress) -> str:
 
 
 def _config(training: Progress) -> dict[str, Any]:
-    """The config, and what else a run is a function of."""
+    """The config, and what else determines a run."""
     more = {"preset": training.preset, "base": training.base, "seed": training.seed, "hash": training.config.hash}
     return {**training.config.to_dict(), **more, "states": training.world.n, "group": str(training.world.group)}
 
@@ -294,7 +294,7 @@ def _plain(value: Any) -> Any:
 
 
 def _has_key() -> bool:
-    """Whether this machine knows a key of Weights & Biases."""
+    """Whether this machine has a key for Weights & Biases."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     host = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai").partition("//")[2].strip("/")

@@ -1,4 +1,4 @@
-"""What every latent action offers, and what to subclass for one of your own."""
+"""The interface of latent actions; subclass it for one of your own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from brojepa.groups import Element, Group
 from brojepa.models.actions.parts import Part
 
-AT_ONCE = 16  # actions that `nearness` carries out in one go
+AT_ONCE = 16  # actions that `nearness` computes at once
 
 
 class LatentAction(nn.Module):
@@ -128,12 +128,12 @@ class LatentAction(nn.Module):
 
     @property
     def period(self) -> int | None:
-        """The n for which k and k + n do the same to every latent; None where that is not certain."""
+        """The n for which k and k + n do the same to every latent; None if that is not certain."""
         return None
 
     @property
     def angles(self) -> Tensor | None:
-        """Rotation angles per unit of action, [dim / 2] or [dim / 2, factors]; None if the action is no rotation."""
+        """Rotation angles per unit of action, [dim / 2] or [dim / 2, factors]; None if the action is not a rotation."""
         return None
 
     @property

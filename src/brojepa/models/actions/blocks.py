@@ -21,7 +21,7 @@ def computed_in(z: Tensor) -> torch.dtype:
 class BlockAction(LatentAction):
     """z -> rho(k) z with rho(k) orthogonal and block-diagonal. A subclass says what the blocks are.
 
-    group: whose representation rho is, or None where that is not known.
+    group: the group that rho represents, or None if it is not known.
     """
 
     group: Group | None
@@ -90,7 +90,7 @@ class BlockAction(LatentAction):
         return torch.stack(path, 1)
 
     def normalise(self, z: Tensor) -> Tensor:
-        """Each irreducible representation's part on its own where they are known: no action mixes them, so no part may
+        """Each irreducible representation's part on its own, if they are known. No action mixes the parts, so none may
         vanish."""
         parts = None if self.group is None else self.irrep_parts(self.group)
         if parts is None:

@@ -12,8 +12,8 @@ from brojepa.models.actions.base import LatentAction
 
 
 class Additive(nn.Module):
-    """k -> k v with one learned vector v, so that the embedding of +3 is three times that of +1; where an action has
-    several coordinates (two digits, a turn of space), one vector per coordinate."""
+    """k -> k v with one learned vector v, so that the embedding of +3 is three times that of +1; if an action has
+    several coordinates (two digits, a rotation in space), one vector per coordinate."""
 
     def __init__(self, group: Group, dim: int) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ class MLPAction(LatentAction):
         k = self.group.coordinates(torch.as_tensor(k, device=z.device))
         first, *rest = self.net
         assert isinstance(first, nn.Linear)
-        # the first layer reads z and k side by side: where many of one meet few of the other, each is read once
+        # the first layer reads z and k side by side: if many latents meet few actions, each is read only once
         x = F.linear(z, first.weight[:, : self.dim])
         x = x + F.linear(self.embedding(k * self.scale), first.weight[:, self.dim :], first.bias)
         for layer in rest:

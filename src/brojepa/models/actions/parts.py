@@ -1,4 +1,4 @@
-"""Which irreducible representations a latent is made of, how many copies of each, and where they lie in it."""
+"""Which irreducible representations a latent consists of, how many copies of each, and in which dimensions."""
 
 from __future__ import annotations
 
