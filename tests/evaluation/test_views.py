@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 
 import brojepa
 from brojepa import SO3, BlockRotation, PoseWorld, Representation
+from brojepa.algebra.views import inspect_views
 from brojepa.config import Config
 from brojepa.evaluation import ViewEvaluator
 from brojepa.groups import Cyclic, Dihedral, parse
@@ -161,3 +162,16 @@ def test_the_time_that_measuring_takes_counts_all_its_parts():
     assert len(heard) == 3 + 1
     assert heard == sorted(heard)
     assert heard[-1] == pytest.approx(1)
+
+
+def test_many_things_with_few_views_each_are_inspected():
+    """Among the first 256 of 1,200 views, spread over all, no two would show the same thing."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 255, (1200, 4, 4), dtype=np.uint8)
+    world = PoseWorld.from_arrays("many", images, np.arange(1200) // 3, np.arange(1200) % 3, "Z3")
+    config = brojepa.preset("rotation/fast").replace(train_actions=(-1, 1), latent=4, encoder="mlp")
+    model = brojepa.build(config, brojepa.Task.of(world), torch.Generator().manual_seed(0)).eval()
+    with torch.no_grad():
+        found = inspect_views(model, world)
+    assert found["inference"]["pairs"] > 100
+    assert found["actions"]

@@ -14,8 +14,8 @@ from brojepa.errors import RequestError
 from brojepa.groups import SO3, parse
 from brojepa.worlds import Sampling, open_world
 from brojepa.worlds.facts import chooser
+from brojepa.worlds.pairs import components, connecting
 from brojepa.worlds.rows import Rows
-from brojepa.worlds.views import components, connecting
 
 DRAWN = Sampling(views=4, with_targets=False)
 ONE = Config(train_actions=(-1, 1))
@@ -77,6 +77,11 @@ def test_a_turntable_is_read_from_a_file_and_from_arrays_alike(tmp_path):
         assert torch.equal(one[:], other[:])
     assert made.train is made.test
     assert made.facts["held_out_things"] == 0
+
+
+@pytest.mark.parametrize("name", [["Z12"], b"Z12", np.array([[b"Z12"]])])
+def test_the_group_may_be_text_or_bytes_also_in_an_array(tmp_path, name):
+    assert str(open_world(saved(tmp_path / "table.npz", turntable() | {"group": name})).group) == "Z12"
 
 
 def test_things_that_are_held_out_are_in_no_training_image(tmp_path):
@@ -345,7 +350,7 @@ def test_components_and_the_reach_that_connects_are_those_of_plain_code():
         points = rng.random((count, 2))
         apart = torch.from_numpy(np.hypot(*(points[:, None] - points).transpose(2, 0, 1)))
         apart.fill_diagonal_(math.inf)
-        reach = connecting(apart)
+        reach = connecting(count, apart.__getitem__)
         for scale, whole in ((1 + 1e-9, True), (1 - 1e-9, False)):
             start, stop = (apart <= reach * scale).nonzero().unbind(1)
             label = components(count, start, stop)

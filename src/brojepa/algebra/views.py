@@ -12,31 +12,21 @@ from brojepa.algebra.laws import law, ratio, squared, variance
 from brojepa.algebra.poses import ACTIONS, VIEWS, irrep_energy, spacing
 from brojepa.evaluation import ViewEvaluator
 from brojepa.models import Model
-from brojepa.worlds import ViewWorld
-from brojepa.worlds.views import per_thing
+from brojepa.worlds import ViewWorld, pairs
 
 PAIRS = 20_000  # of views, on which retrieval is measured
+THINGS = VIEWS // 8  # at most, so that each has some views
 BINS = 12  # of a continuous group's actions, by how far they turn
 
 
 def inspect_views(model: Model, world: ViewWorld) -> dict[str, Any]:
     """`algebra.inspect` for a world of views: as for poses, with the actions between existing views."""
     group = world.group
-    rows = torch.linspace(0, len(world.test) - 1, min(VIEWS, len(world.test))).round().long().unique()
-    views = world.test[rows]
+    some = world.test.of(world.test.states.unique()[:THINGS])
+    views = some[torch.linspace(0, len(some) - 1, min(VIEWS, len(some))).round().long().unique()]
     z = model.encode(views.images)
     spread, things = variance(z), len(world.test.states.unique())
-    start, stop = (
-        torch.cat(part)
-        for part in zip(
-            *(
-                (own[i], own[j])
-                for own, k in per_thing(views, group)
-                for i, j in [(~torch.eye(len(k), dtype=torch.bool)).nonzero().unbind(1)]
-            ),
-            strict=True,
-        )
-    )
+    start, stop = pairs.every(views.states)
     k = group.canonical(group.compose(views.poses[stop], group.inverse(views.poses[start]))).to(model.device)
     start, stop = start.to(model.device), stop.to(model.device)
     after = model.act(z[start], k)

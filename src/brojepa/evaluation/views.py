@@ -21,7 +21,7 @@ from brojepa.evaluation.evaluator import Evaluator, evaluator
 from brojepa.evaluation.retrieval import Ranks, validation
 from brojepa.groups.group import SAME
 from brojepa.models import Model
-from brojepa.worlds import Batch, Split, Views, ViewWorld
+from brojepa.worlds import Batch, Split, Views, ViewWorld, pairs
 
 PAIRS = 200_000  # pairs of views that are measured at most, as many of each thing
 VALIDATED = 20_000  # the same after an epoch
@@ -60,9 +60,9 @@ class ViewEvaluator(Evaluator):
             _latents(model, few)
             encode = _seconds(lambda: _latents(model, few)) / len(few)
             looked_up = _seconds(lambda: measure_thing(model, self.world, one, max(1, PAIRS // len(things) // TENTH)))
-        pairs = TENTH * max(0.0, looked_up - encode * len(one)) * len(things)
+        ranked = TENTH * max(0.0, looked_up - encode * len(one)) * len(things)
         probed = min(len(views), 3 * equivariance.VIEWS)
-        return {"pairs": encode * len(views) + pairs, "equivariance": encode * probed}
+        return {"pairs": encode * len(views) + ranked, "equivariance": encode * probed}
 
     def _equivariance(self, model: Model, train: Views, found: dict[str, Any]) -> dict[str, Any]:
         """Probes are fitted on views of training things and read those of test things; where these are the same, on
@@ -152,6 +152,11 @@ def _summary(ranks: Ranks, rows: Tensor) -> dict[str, float] | None:
     return Ranks(ranks.rank[some], ranks.error[some], ranks.degrees).summary([0]) if len(some) else None
 
 
+def _spread(count: int, most: int) -> Tensor:
+    """Up to `most` numbers below `count`, evenly."""
+    return torch.linspace(0, count - 1, min(most, count), dtype=torch.float64).round().long()
+
+
 def measure_thing(model: Model, world: ViewWorld, views: Views, most: int) -> tuple[Tensor, ...]:
     """Up to `most` pairs of views of one thing, spread over all: the rank of the best right view, how far the first is
     from the true pose, the action [pairs, ...], the steps of a recording between the two (0 where it is none), and the
@@ -161,14 +166,15 @@ def measure_thing(model: Model, world: ViewWorld, views: Views, most: int) -> tu
     z, poses = model.encode(views.images), views.poses
     count = len(views)
     if world.recorded is None:
-        start, stop = (~torch.eye(count, dtype=torch.bool)).nonzero().unbind(1)
+        start, stop = pairs.ordered(count, _spread(count * (count - 1), most))
     else:
         steps = torch.arange(1, min(HORIZON, count - 1) + 1)
         start = torch.arange(count).repeat_interleave(len(steps))
         stop = start + steps.repeat(count)
         start, stop = start[stop < count], stop[stop < count]
-    spread = torch.linspace(0, len(start) - 1, min(most, len(start))).round().long()
-    start, stop = start[spread].to(device), stop[spread].to(device)
+        spread = _spread(len(start), most)
+        start, stop = start[spread], stop[spread]
+    start, stop = start.to(device), stop.to(device)
     k = group.canonical(group.compose(poses[stop], group.inverse(poses[start])))
     parts = []
     for i, j, act in zip(*(x.split(max(1, ENTRIES // count)) for x in (start, stop, k)), strict=True):

@@ -75,13 +75,14 @@ def _some(law: Group, used: Tensor) -> Tensor:
 
 
 def _along(law: Group, actions: Tensor, last: Tensor) -> Tensor:
-    """The pose of each frame, [count, ...]; the first of an episode is the identity."""
-    start = torch.as_tensor(law.identity, dtype=law.dtype)
-    found, pose = [], start
-    for k, ends in zip(actions, last.tolist(), strict=True):
-        found.append(pose)
-        pose = start if ends else law.compose(k, pose)
-    return torch.stack(found) if found else actions
+    """The pose of each frame, [count, ...]; the first of an episode is the identity. All episodes advance together."""
+    pose = torch.as_tensor(law.identity, dtype=law.dtype).expand(actions.shape).clone()
+    frame = torch.arange(len(actions))
+    going = frame[~last & torch.cat((torch.ones(min(len(last), 1), dtype=torch.bool), last[:-1]))]
+    while len(going):
+        pose[going + 1] = law.compose(actions[going], pose[going])
+        going = going[~last[going + 1]] + 1
+    return pose
 
 
 def _world(

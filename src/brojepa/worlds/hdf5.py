@@ -15,8 +15,8 @@ COLUMNS = ("pixels", "action", "ep_offset", "ep_len")
 ENDINGS = (".h5", ".hdf5")
 
 
-def read(path: Path) -> tuple[dict[str, np.ndarray], str]:
-    """The columns, and the group that the file names, or ""."""
+def read(path: Path) -> tuple[dict[str, np.ndarray], Any]:
+    """The columns, and the attribute that names the group, or ""."""
     try:
         import h5py
     except ImportError:
@@ -31,7 +31,7 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], str]:
             held = [column for key, column in found.items() if pixels is None or key != "pixels"]
             memory.check(path, sum(column.size * column.dtype.itemsize for column in held))
             columns = {key: np.asarray(c) for key, c in found.items() if pixels is None or key != "pixels"}
-            return columns | ({} if pixels is None else {"pixels": pixels}), str(file.attrs.get("group", ""))
+            return columns | ({} if pixels is None else {"pixels": pixels}), file.attrs.get("group", "")
     except OSError as error:
         raise RequestError(f"{path} is not a readable HDF5 file ({' '.join(str(error).split()):.200})") from None
 

@@ -264,7 +264,7 @@ def _from_npz(path: Path, views: dict[str, Any], size: tuple[int, int] | None) -
         for key in {"images", "test_images"} & data.keys():
             data[key] = resized_arrays(f"{path}: {key}", data[key], *size)
     if kind != "labels":
-        views = {**views, "group": _group(path, views["group"], str(data.get("group", "")))}
+        views = {**views, "group": _group(path, views["group"], data.get("group", ""))}
         read = brought.poses if kind == "poses" else brought.recording
         images, what, which = (data[key] for key in npz.KEYS[kind])
         return read(path.stem, images, what, which, **views, source={"sha256": digest.hexdigest()})
@@ -279,8 +279,10 @@ def _from_npz(path: Path, views: dict[str, Any], size: tuple[int, int] | None) -
     return World.assembled(path.stem, train, test, source={"sha256": digest.hexdigest()}, own=True)
 
 
-def _group(path: Path, given: str, held: str) -> str:
-    """The group that a flag names, or the file itself."""
+def _group(path: Path, given: str, held: Any) -> str:
+    """The group that a flag names, or the file itself: text or bytes, also as the one element of an array."""
+    words = [word.decode() if isinstance(word, bytes) else str(word) for word in np.asarray(held).reshape(-1).tolist()]
+    held = ",".join(words)
     if given and held and given != held:
         raise RequestError(f"--group {given}: {path} says {held}, leave the flag out")
     if not given and not held:

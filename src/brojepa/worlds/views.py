@@ -18,6 +18,7 @@ from brojepa.config import Config
 from brojepa.errors import RequestError
 from brojepa.groups import Element, Group
 from brojepa.groups.group import SAME
+from brojepa.worlds import pairs
 from brojepa.worlds.batches import Batch, Sampling, Split, Transitions
 from brojepa.worlds.rows import Rows, some
 from brojepa.worlds.world import World, action_sets
@@ -84,7 +85,9 @@ class ViewWorld(World):
         if group.order is not None:
             apart = group.canonical(group.elements)
         else:
-            apart = self._drawn(relative_actions(self.test, group))
+            poses = self.test.poses
+            start, stop = pairs.some(self.test.states, DRAWN)
+            apart = distinct(group, group.compose(poses[stop], group.inverse(poses[start])))
         away = group.distance(apart, torch.as_tensor(group.identity, dtype=group.dtype)) > SAME
         return tuple(group.plain(k) for k in apart[away])
 
@@ -113,12 +116,15 @@ class ViewWorld(World):
             return (RECORDED,)
         if group.order is None:
             return (group.write(group.plain(torch.as_tensor(group.identity))),)
-        every = [group.canonical(k).flatten(0, 1) for _, k in per_thing(self.train, group)]
-        apart = group.elements[torch.bincount(group.residue(torch.cat(every)), minlength=group.residues) > 0]
-        steps = group.generators
-        if not bool((group.distance(steps[:, None], apart[None]) <= SAME).any()):
-            away = _apart(group, group.canonical(apart))
-            nearest = group.canonical(apart)[away <= away.min()]
+        steps, train = group.generators, self.train
+        if not len(pairs.led(train.states, train.poses, group, steps)[0]):
+            found = torch.zeros(group.residues, dtype=torch.bool)
+            for rows in pairs.rows_per_thing(train.states):
+                for _, k in pairs.apart(train.poses[rows], group):
+                    found[group.residue(k)] = True
+            apart = group.canonical(group.elements[found[group.residue(group.elements)]])
+            away = pairs.away(apart, group)
+            nearest = apart[away <= away.min()]
             steps = distinct(group, torch.cat((nearest, group.inverse(nearest))))
         return tuple(group.write(group.plain(k)) for k in steps)
 
@@ -166,14 +172,18 @@ class ViewWorld(World):
         """Degrees within which two views are neighbours: half again the distance to the nearest, the median over views,
         or as far as it takes to connect all views of every thing, whichever is more. A thing with far fewer views than
         others does not count: at most SPARSE times as far as the median thing needs."""
-        apart = [_apart(self.group, k) for _, k in per_thing(self.train, self.group)]
-        nearest = float(torch.cat([away.amin(1) for away in apart]).median())
-        joined = torch.tensor([connecting(away) for away in apart])
-        return max(1.5 * nearest, SAME + min(float(joined.max()), SPARSE * float(joined.median())))
+        group, nearest, joined = self.group, [], []
+        for rows in pairs.rows_per_thing(self.train.states):
+            poses = self.train.poses[rows]
 
-    def _drawn(self, k: Tensor) -> Tensor:
-        """Some of many actions, spread over the list."""
-        return distinct(self.group, k[:: max(1, len(k) // DRAWN)][:DRAWN])
+            def apart(i: int, poses: Tensor = poses) -> Tensor:
+                return pairs.away(group.compose(poses, group.inverse(poses[i])), group)
+
+            nearest += [pairs.away(k, group).amin(1) for _, k in pairs.apart(poses, group)]
+            joined.append(pairs.connecting(len(rows), apart))
+        shares = torch.tensor(joined)
+        least = 1.5 * float(torch.cat(nearest).median())
+        return max(least, SAME + min(float(shares.max()), SPARSE * float(shares.median())))
 
     def edges(self, split: Views, actions: Sequence[Element]) -> Edges:
         """The steps that training sees: from one view of a thing to another, a training action apart; of a recording,
@@ -182,12 +192,13 @@ class ViewWorld(World):
         if self.recorded is not None:
             start = (split.states[1:] == split.states[:-1]).nonzero()[:, 0]
             stop = start + 1
+        elif group.order is not None:
+            start, stop = pairs.led(split.states, split.poses, group, group.tensor(actions))
         else:
-            pairs = [(rows[i], rows[j]) for rows, k in per_thing(split, group)
-                     for i, j in [self.trained(k, actions).fill_diagonal_(False).nonzero().unbind(1)]]  # fmt: skip
-            start, stop = (torch.cat(part) for part in zip(*pairs, strict=True))
+            start, stop = self._near_pairs(split, actions)
         if not len(start):
-            smallest = min(float(_apart(group, k).min()) for _, k in per_thing(split, group))
+            smallest = min(float(pairs.away(k, group).min()) for rows in pairs.rows_per_thing(split.states)
+                           for _, k in pairs.apart(split.poses[rows], group))  # fmt: skip
             within = self.within(group.tensor(actions))
             unit = "degrees" if group.order is None else "steps"
             raise RequestError(
@@ -198,6 +209,17 @@ class ViewWorld(World):
         k = group.canonical(group.compose(split.poses[stop], group.inverse(split.poses[start])))
         return Edges(start, stop, k)
 
+    def _near_pairs(self, split: Views, actions: Sequence[Element]) -> tuple[Tensor, Tensor]:
+        """The rows of views of a thing about a training action apart, [pairs] twice."""
+        start, stop = [], []
+        for rows in pairs.rows_per_thing(split.states):
+            for first, k in pairs.apart(split.poses[rows], self.group):
+                i, j = self.trained(k, actions).nonzero().unbind(1)
+                other = i + first != j
+                start.append(rows[i[other] + first])
+                stop.append(rows[j[other]])
+        return torch.cat(start), torch.cat(stop)
+
     def orbits(self, split: Views, actions: Sequence[Element], edges: Edges) -> Tensor:
         """Which views of a thing training actions connect, by a number each, [count]. In a finite group they lead on
         through poses of which there is no view."""
@@ -205,14 +227,14 @@ class ViewWorld(World):
         if self.recorded is not None:
             return split.states
         if group.order is None:
-            return components(len(split), edges.start, edges.stop)
+            return pairs.components(len(split), edges.start, edges.stop)
         every = group.elements
         k = group.tensor(actions)
         place = group.residue(every)
         number = torch.empty(group.residues, dtype=torch.long)
         number[place] = torch.arange(len(every))
         reached = number[group.residue(group.compose(k[:, None], every[None]))]
-        coset = components(len(every), torch.arange(len(every)).repeat(len(k)), reached.flatten())
+        coset = pairs.components(len(every), torch.arange(len(every)).repeat(len(k)), reached.flatten())
         return split.states * len(every) + coset[number[group.residue(split.poses)]]
 
     def examples(self, actions: Sequence[Element], rows: int, generator: torch.Generator) -> Batch:
@@ -325,24 +347,6 @@ def _over_and_over(total: int, count: int, generator: torch.Generator) -> Tensor
     return torch.cat(rounds)[:count]
 
 
-def per_thing(split: Views, group: Group) -> list[tuple[Tensor, Tensor]]:
-    """For every thing the rows of its views [views], and the action from each to each other, [views, views, ...]."""
-    found = []
-    for thing in split.states.unique():
-        rows = (split.states == thing).nonzero()[:, 0]
-        poses = split.poses[rows]
-        found.append((rows, group.compose(poses[None], group.inverse(poses[:, None]))))
-    return found
-
-
-def relative_actions(split: Views, group: Group) -> Tensor:
-    """The actions that lead from one view of a thing to another, [count, ...]."""
-    apart = []
-    for _, k in per_thing(split, group):
-        apart.append(k[~torch.eye(len(k), dtype=torch.bool)])
-    return group.canonical(torch.cat(apart))
-
-
 def distinct(group: Group, k: Tensor) -> Tensor:
     """Distinct actions [count, ...], in canonical form."""
     kept: list[Tensor] = []
@@ -350,40 +354,6 @@ def distinct(group: Group, k: Tensor) -> Tensor:
         if not kept or bool((group.distance(torch.stack(kept), one.expand(len(kept), *one.shape)) > SAME).all()):
             kept.append(one)
     return torch.stack(kept)
-
-
-def components(count: int, start: Tensor, stop: Tensor) -> Tensor:
-    """Which of `count` nodes edges connect: for each node the least number of its component, [count]."""
-    label = torch.arange(count)
-    while True:
-        low = torch.minimum(label[start], label[stop])
-        after = label.scatter_reduce(0, torch.cat((start, stop)), torch.cat((low, low)), "amin")
-        after = after[after]
-        if torch.equal(after, label):
-            return label
-        label = after
-
-
-def connecting(apart: Tensor) -> float:
-    """The shortest reach that connects all of some views, whose distances are `apart` [views, views]: the longest edge
-    of their minimum spanning tree."""
-    longest, away = 0.0, apart[0].clone()
-    left = torch.ones(len(apart), dtype=torch.bool)
-    left[0] = False
-    while bool(left.any()):
-        nearest = int(away.masked_fill(~left, torch.inf).argmin())
-        if not left[nearest]:  # all that are left are in poses that others have too
-            break
-        longest = max(longest, float(away[nearest]) if away[nearest] < torch.inf else 0.0)
-        left[nearest] = False
-        away = torch.minimum(away, apart[nearest])
-    return longest
-
-
-def _apart(group: Group, k: Tensor) -> Tensor:
-    """How far each action [views, views, ...] between views leads, [views, views]; one that stays, infinitely far."""
-    away = group.gap(k, torch.as_tensor(group.identity, dtype=group.dtype).expand(k.shape))
-    return away.masked_fill(away <= SAME, torch.inf)
 
 
 def _words(group: Group, actions: Sequence[Element]) -> str:
