@@ -235,3 +235,13 @@ def test_relaxed_targets_are_the_relaxed_running_means_of_known_states():
     assert torch.allclose(got.double(), wanted[next_states], atol=1e-4)
     assert weight.tolist() == [[0, 1], [1, 1], [1, 0]]
     assert {"means", "known"} <= target.state_dict().keys(), "resuming needs them"
+
+
+def test_tied_weights_move_once():
+    encoder = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
+    encoder[1].weight = encoder[0].weight
+    nn.init.zeros_(encoder[0].weight)
+    slow = EMAEncoder(encoder, 0.75)
+    nn.init.ones_(encoder[0].weight)
+    slow.follow(encoder)
+    assert slow.net[1].weight.unique().tolist() == [0.25]

@@ -39,8 +39,8 @@ class MLP(nn.Module):
         self.dim = dim
         self.net = nn.Sequential(
             nn.Flatten(),
-            nn.Linear(math.prod(shape), hidden), nn.ReLU(),
-            nn.Linear(hidden, hidden), nn.ReLU(),
+            nn.Linear(math.prod(shape), hidden), nn.ReLU(inplace=True),
+            nn.Linear(hidden, hidden), nn.ReLU(inplace=True),
             nn.Linear(hidden, dim),
         )  # fmt: skip
         self.standardise = standardiser(dim, standardise)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import Any, Literal
 
 import torch
@@ -125,7 +127,7 @@ class JEPA(Model):
         weighted |= self.regulariser(regularised)
         if self.consistency is not None:
             weighted["consistency"] = (self.consistency.weight, self.consistency(self.predict, z, progress))
-        loss = torch.stack([weight * value for weight, value in weighted.values()]).sum()
+        loss = functools.reduce(operator.add, [weight * value for weight, value in weighted.values()])
         terms = {"loss": loss, **{name: value for name, (_, value) in weighted.items()}}
         if self.classifier is not None:
             terms["probe"] = F.cross_entropy(self.classifier(flat.detach()), batch.next_states.flatten())

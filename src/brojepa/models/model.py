@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -223,13 +224,20 @@ class Model(nn.Module):
             Latents, float32 [batch, dim].
         """
         mine = processes.part(images.shape[0])  # if several processes train a run, each encodes a part
-        x = (images[mine].float() - self.pixel_mean).div_(self.pixel_std)
+        part = images if mine == slice(None) else images[mine]
+        x = part.to(torch.float32, copy=True).sub_(self.pixel_mean).div_(self.pixel_std)
         if self.channels_last:
             x = x.contiguous(memory_format=torch.channels_last)
-        autocast = torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=self.precision is torch.bfloat16)
-        with autocast, processes.apart(x.device):
+        with self._arithmetic(x.device.type), processes.apart(x.device):
             z = processes.gather(encoder(x).float(), mine, images.shape[0])
         return self.action.normalise(z) if self.normalise else z
+
+    def _arithmetic(self, device: str) -> contextlib.AbstractContextManager[Any]:
+        """The encoder's precision; autocast, which takes a while to enter and leave, only where it changes anything."""
+        half = self.precision is torch.bfloat16
+        if half or torch.is_autocast_enabled(device):
+            return torch.autocast(device, dtype=torch.bfloat16, enabled=half)
+        return contextlib.nullcontext()
 
     def _in_chunks(self, encoder: nn.Module, images: Tensor | Rows) -> Tensor:
         mine = processes.part(images.shape[0], CHUNK)

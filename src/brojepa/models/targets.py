@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from brojepa.errors import RequestError
 from brojepa.groups import Group
@@ -56,13 +55,20 @@ class EMAEncoder(nn.Module):
         Args:
             encoder: the encoder as it is now.
         """
-        slow, fast = ([*net.parameters(), *net.buffers()] for net in (self.net, encoder))
+        slow, fast = _tensors(self.net), _tensors(encoder)
         averaged, current = ([t for t in tensors if t.is_floating_point()] for tensors in (slow, fast))
         if averaged:  # an encoder may have no parameters
-            get_ema_multi_avg_fn(self.decay)(averaged, current, None)
-        for follower, leader in zip(slow, fast, strict=True):
-            if not follower.is_floating_point():  # batch norm's count of batches
-                follower.copy_(leader)
+            torch._foreach_lerp_(averaged, current, 1 - self.decay)  # pyright: ignore[reportPrivateImportUsage]
+        if len(averaged) < len(slow):
+            for follower, leader in zip(slow, fast, strict=True):
+                if not follower.is_floating_point():  # batch norm's count of batches
+                    follower.copy_(leader)
+
+
+def _tensors(net: nn.Module) -> list[Tensor]:
+    """Parameters and buffers, tied ones once. `parameters` and `buffers` would take a tenth of a small step."""
+    held = (t for m in net.modules() for own in (m._parameters, m._buffers) for t in own.values())
+    return list({id(t): t for t in held if t is not None}.values())
 
 
 def state_means(z: Tensor, states: Tensor, n: int) -> tuple[Tensor, Tensor]:

@@ -212,13 +212,14 @@ def spread(module: nn.Module) -> None:
                 tensor.copy_(whole)
 
 
-@contextlib.contextmanager
-def apart(device: torch.device) -> Iterator[None]:
+def apart(device: torch.device) -> contextlib.AbstractContextManager[None]:
     """Random numbers drawn meanwhile (dropout) differ between the processes that share a batch; those drawn afterwards
     are the same in all, as if none had been drawn."""
-    if not _Here.together:
-        yield
-        return
+    return _drawing_apart(device) if _Here.together else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _drawing_apart(device: torch.device) -> Iterator[None]:
     _Here.encoded += 1
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed((torch.initial_seed() + 7919 * _Here.encoded + rank()) % 2**63)

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from brojepa.training.adamw import AdamW
+
 MOMENTUM = 0.9
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of x, x^3 and x^5: singular values end between 0.7 and 1.2
 ITERATIONS = 5
@@ -30,7 +32,7 @@ def orthogonalised(matrix: Tensor) -> Tensor:
     return x if wide else x.T
 
 
-class Muon(torch.optim.AdamW):
+class Muon(AdamW):
     """AdamW, but groups of parameters with `matrices` set move by Muon.
 
     A convolution's weight [outputs, inputs, height, width] is a matrix with a row per output. A matrix with more rows
@@ -40,19 +42,10 @@ class Muon(torch.optim.AdamW):
     def __init__(self, groups: Iterable[dict[str, Any]], **options: Any) -> None:
         super().__init__([{"matrices": False, **group} for group in groups], **options)
 
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> Any:
-        every = self.param_groups
-        for group in every:
-            if group["matrices"]:
-                self._move(group)
-        self.param_groups = [group for group in every if not group["matrices"]]
-        try:
-            return super().step(closure)
-        finally:
-            self.param_groups = every
-
     def _move(self, group: dict[str, Any]) -> None:
+        if not group["matrices"]:
+            super()._move(group)
+            return
         for weight in group["params"]:
             if weight.grad is None:
                 continue

@@ -8,6 +8,7 @@ import torch
 
 from brojepa.config import Config
 from brojepa.models import Model
+from brojepa.training.adamw import AdamW
 from brojepa.training.muon import Muon
 
 
@@ -37,6 +38,6 @@ def optimizer(model: Model, config: Config) -> tuple[torch.optim.AdamW, list[flo
         ({"params": matrices, "weight_decay": decay, "matrices": True}, config.lr * config.matrix_lr),
     ]
     groups = [(group, rate) for group, rate in groups if group["params"]]
-    kind = Muon if muon else torch.optim.AdamW
+    kind = Muon if muon else AdamW
     fused = model.device.type in ("cpu", "cuda")
     return kind([group for group, _ in groups], lr=config.lr, fused=fused), [rate for _, rate in groups]
