@@ -2,8 +2,9 @@
 them, every bit.
 
 Bits depend on the CPU and on torch's build. Where `observe.machine()` is not the one recorded, the last losses must
-be within 5 % and the accuracies within 0.05 instead. AdamW makes whole steps of gradients that are rounding errors, so
-the vector instructions alone (ATEN_CPU_CAPABILITY) move a loss by 3 % in a few steps; a test image is 0.01.
+be within 2 % and the accuracies within 0.05 instead: rounding that differs in the last place grows a little over a
+run of a few steps, and a test image more or less is 0.01. Walks of normalised latents part faster: other instruction
+sets of one CPU (AVX-512, AVX2, SSE) give losses up to 3.2 % apart, where the other kinds of run stay within 0.2 %.
 """
 
 from __future__ import annotations
@@ -22,9 +23,13 @@ RECORDED = json.loads(observe.RECORDED.read_text())
 SAME_MACHINE = observe.machine() == RECORDED["machine"]
 
 
+WALKS = {"rotation-walk": {"loss": 0.1, "accuracy": 0.1}}
+
+
 class Made(NamedTuple):
     """A run of now, and what was recorded of its kind."""
 
+    kind: str
     path: Path
     old: dict[str, Any]
 
@@ -38,7 +43,7 @@ def worlds(tmp_path_factory) -> tuple[Path, Path]:
 def made(request, worlds, tmp_path_factory) -> Made:
     config = observe.config(observe.KINDS[request.param], *worlds)
     run = observe.train(config, tmp_path_factory.mktemp("out"))
-    return Made(run.path, RECORDED["runs"][request.param])
+    return Made(request.param, run.path, RECORDED["runs"][request.param])
 
 
 def test_files_and_their_keys_stay(made):
@@ -54,7 +59,7 @@ def test_the_run_is_the_same(made):
     if SAME_MACHINE:
         assert observe.bits(made.path, made.old["shapes"]) == made.old["bits"]
     else:
-        observe.near(observe.numbers(made.path), made.old["numbers"])
+        observe.near(observe.numbers(made.path), made.old["numbers"], **WALKS.get(made.kind, {}))
 
 
 def test_the_model_that_is_loaded_is_the_one_that_was_kept(made):
@@ -78,7 +83,9 @@ def test_the_first_steps_of_turns_of_space_are_the_same(tmp_path):
     if SAME_MACHINE:
         assert observe.tensor_bits(tensors) == RECORDED["space"]["bits"]
     else:
-        assert losses == pytest.approx(RECORDED["space"]["losses"], rel=0.05)
+        first, *later = RECORDED["space"]["losses"]
+        assert losses[0] == pytest.approx(first, rel=1e-4)
+        assert losses[1:] == pytest.approx(later, rel=0.1)
 
 
 def test_the_environment_names_the_commit_of_a_checkout(made):
