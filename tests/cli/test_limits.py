@@ -71,9 +71,9 @@ def test_a_picture_that_breaks_off_is_refused_also_when_pillow_has_opened_it(tra
     ids=str,
 )  # fmt: skip
 def test_sizes_that_cannot_be_are_refused_before_they_are_tried(cli: Cli, tiny: str, tmp_path: Path, words) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     one_line(cli("train", "--world", tiny, *SMALL, "--out", tmp_path, *words), 2)
-    assert time.monotonic() - begun < 10
+    assert time.process_time() - begun < 10
     assert not list(tmp_path.iterdir())
 
 

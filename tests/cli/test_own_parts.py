@@ -41,7 +41,7 @@ def command(directory: Path, *words: object, wait: bool = True, **env: str):
     )  # fmt: skip
     if not wait:
         return process
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate(timeout=300)
     return Outcome(process.returncode, out, err)
 
 
@@ -152,7 +152,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(more, here, at_home, cli, digits,
     try:
         assert json.loads(process.stdout.readline())["epoch"] == 1
         process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=60)
+        process.communicate(timeout=240)
     finally:
         process.kill()
     cut = run_in(tmp_path / "cut")

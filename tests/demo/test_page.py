@@ -99,7 +99,7 @@ def test_only_the_three_questions_can_be_asked(url):
 def test_a_request_larger_than_images_may_be_is_refused_unread(url):
     host = url.removeprefix("http://").rstrip("/")
     for headers in ({"Content-Length": str(BODY + 1)}, {"Transfer-Encoding": "chunked"}):
-        connection = http.client.HTTPConnection(host, timeout=10)
+        connection = http.client.HTTPConnection(host, timeout=60)
         connection.putrequest("POST", "/gradio_api/component_server")
         for key, value in headers.items():
             connection.putheader(key, value)

@@ -28,7 +28,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from surroundings import Hang, Surroundings
 
-SECONDS = 30  # that one command may take
+SECONDS = 30  # of computing that one command may take
+WAITING = 300  # seconds on the clock, of which a busy machine may leave it few
 BYTES = 2**30  # that one command may take more than before
 
 
@@ -51,15 +52,18 @@ def attempt(surroundings: Surroundings, words: list[Any]) -> str:
     def hang(*_: object) -> None:
         raise Hang
 
-    before_handler = signal.signal(signal.SIGALRM, hang)
+    limits = ((signal.SIGPROF, signal.ITIMER_PROF, SECONDS), (signal.SIGALRM, signal.ITIMER_REAL, WAITING))
+    handlers = [signal.signal(number, hang) for number, _, _ in limits]
     reset_peak()
     before = resident(peak=False)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    for _, timer, seconds in limits:
+        signal.setitimer(timer, seconds)
     try:
         code, out, err = surroundings.call(words)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before_handler)
+        for (number, timer, _), handler in zip(limits, handlers, strict=True):
+            signal.setitimer(timer, 0)
+            signal.signal(number, handler)
     more = resident(peak=True) - before
     if code not in (0, 1, 2):
         return f"ended with {code}"

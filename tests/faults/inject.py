@@ -53,7 +53,7 @@ KINDS = {
     "poses": "--world dihedral:{world} --train-actions=r,r3,s --every-action",
 }
 COMMON = "--validation 40 --latent 8 --epochs 2 --batch-size 64 --lr 1e-3 --precision float32 --device cpu --quiet"
-PATIENCE = 120.0  # seconds that a command may take
+PATIENCE = 600.0  # seconds that a command may take, on a machine however busy
 NOBODY = 65534
 
 

@@ -11,7 +11,7 @@ HERE = Path(__file__).parent
 
 def output(script: str, *words: str) -> str:
     command = [sys.executable, "-X", "utf8", str(HERE / script), *words]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=1200)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
 

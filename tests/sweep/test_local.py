@@ -159,7 +159,7 @@ class Sweep:
         """The processes that train: the server forks them, and each leads a session."""
         return [pid for server in children(self.process.pid) for pid in children(server) if os.getsid(pid) == pid]
 
-    def until(self, condition: Callable[[], object], seconds: float = 120) -> None:
+    def until(self, condition: Callable[[], object], seconds: float = 300) -> None:
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, f"waited too long; it said {self.process.communicate()[0]}"

@@ -153,17 +153,17 @@ def log(job: Job) -> str:
 def test_a_task_signalled_like_by_slurm_saves_once_and_goes_on_when_it_is_started_again(task, digits, tmp_path):
     (job,) = plan([PRESET], [0], tmp_path / "runs", changes={"world": str(digits), "epochs": 40})
     process = task(pack_of([job], tmp_path))
-    end = time.monotonic() + 60
+    end = time.monotonic() + 240
     while not job.run.metrics and time.monotonic() < end:
         time.sleep(0.02)
     for number in (signal.SIGUSR2, signal.SIGTERM, signal.SIGCONT, signal.SIGTERM, signal.SIGUSR2):
         os.killpg(process.pid, number)  # every process of the job, training too
-    assert process.wait(60) == 144, "how a local job of submitit asks to be queued again"
+    assert process.wait(240) == 144, "how a local job of submitit asks to be queued again"
     assert not job.run.done
     assert not job.run.busy
     assert log(job).count("brojepa: stopped a") == 1
 
-    assert task(None).wait(120) == 0
+    assert task(None).wait(240) == 0
     assert job.run.done
     assert log(job).count("resuming at epoch") == 1
     assert [row["epoch"] for row in job.run.metrics] == list(range(1, 41))

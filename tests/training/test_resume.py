@@ -159,7 +159,7 @@ def test_a_process_stopped_by_a_signal_is_resumed_by_the_same_command(number, co
     try:
         assert json.loads(process.stdout.readline())["epoch"] == 1
         process.send_signal(getattr(signal, number))
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=240)
     finally:
         process.kill()
     assert process.returncode == code
