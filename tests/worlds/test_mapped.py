@@ -14,6 +14,7 @@ import torch
 from helpers import ROOT, blobs, random_arrays, refusal
 
 import brojepa
+from brojepa.errors import RunError
 from brojepa.runs import Run, checkpoint
 from brojepa.runs.finding import runs_under
 from brojepa.worlds import mapped, memory, open_world
@@ -92,7 +93,7 @@ def test_a_run_on_disk_is_that_in_memory_bit_for_bit(tmp_path, changes):
 
 
 def test_what_is_on_disk_need_not_fit_into_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "available", lambda: 1000)
+    monkeypatch.setattr(memory, "available", lambda: 5000)
     arrays = given()
     np.savez(tmp_path / "own.npz", allow_pickle=False, **arrays)
     assert "images.npy" in refusal(str(tmp_path / "own.npz"))
@@ -120,10 +121,23 @@ def test_its_content_is_known_until_a_file_changes(tmp_path, monkeypatch):
     assert open_world(path).facts == other.facts
 
 
+def header(shape: str, kind: str = "|u1", behind: bytes = bytes(80 * 6 * 7)) -> bytes:
+    """An .npy file that says any shape and kind of its bytes."""
+    words = f"{{'descr': {kind!r}, 'fortran_order': False, 'shape': {shape}, }}".encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(words).to_bytes(2, "little") + words + behind
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
         ({"labels": None}, "lacks labels.npy"),
+        ({"images": header("(1000000000000, 6, 7)")}, "not a readable .npy"),
+        ({"images": header("(80, -6, -7)")}, "not a readable .npy"),
+        ({"images": header("(80.0, 6, 7)")}, "not a readable .npy"),
+        ({"images": header("(80, 6, 7)", "|O", b"cos\nsystem\n(S'touch here'\ntR.")}, "not a readable .npy"),
+        ({"labels": np.array([{}] * 80, dtype=object)}, "not a readable .npy"),
+        ({"labels": np.full(80, 2**62)}, "needs 2 or more"),
+        ({"labels": np.arange(81) % 4}, "80 images but 81 labels"),
         ({"test_labels": None}, "only one of"),
         ({"images": np.zeros((80, 6, 7), np.float32)}, "uint8"),
         ({"images": np.zeros((79, 6, 7), np.uint8)}, "79 images but 80 labels"),
@@ -144,6 +158,57 @@ def test_what_is_wrong_is_one_line(tmp_path, changes, says):
         elif value is not None:
             np.save(file, value)
     assert says in refusal(str(path))
+
+
+def test_arrays_in_fortran_order_are_the_same_world(tmp_path):
+    arrays = given()
+    one = open_world(saved(tmp_path / "one" / "own", **arrays))
+    two = open_world(saved(tmp_path / "two" / "own", **{name: np.asfortranarray(a) for name, a in arrays.items()}))
+    assert torch.equal(one.train.images[:], two.train.images[:])
+
+
+def test_links_that_lead_nowhere_and_pipes_are_one_line(tmp_path):
+    for name in ("images", "labels"):
+        path = Path(saved(tmp_path / name, **given()))
+        (path / f"{name}.npy").unlink()
+        (path / f"{name}.npy").symlink_to(path / f"{name}.npy")
+        refusal(str(path))
+        (path / f"{name}.npy").unlink()
+        os.mkfifo(path / f"{name}.npy")
+        refusal(str(path))
+
+
+def test_labels_that_do_not_fit_are_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 3000)
+    assert "labels.npy holds" in refusal(saved(tmp_path / "own", **given()))
+
+
+@pytest.mark.parametrize("how", ["shorter", "other"])
+def test_images_that_change_during_a_run_are_one_line(tmp_path, how):
+    """A shorter file would end the process without a word, another one would be trained on."""
+    path = Path(saved(tmp_path / "own", **given()))
+    whole = (path / "images.npy").read_bytes()
+
+    class Change(brojepa.Callback):
+        def step(self, training):
+            if training.step == 2:
+                (path / "images.npy").write_bytes(whole[:200] if how == "shorter" else whole[:-1] + b"\0")
+
+    with pytest.raises(RunError, match=r"images\.npy has changed"):
+        brojepa.train("mnist/fast", world=path, out=tmp_path, callbacks=[Change()], **SMALL)
+    (path / "images.npy").write_bytes(whole)
+    brojepa.train("mnist/fast", world=path, out=tmp_path, **SMALL)
+
+
+def test_images_that_were_replaced_or_removed_stay_what_they_were(tmp_path):
+    path = Path(saved(tmp_path / "own", **given()))
+    world = open_world(str(path))
+    before = world.train.images[:]
+    np.save(path / "new.npy", np.zeros((80, 6, 7), np.uint8))
+    (path / "new.npy").replace(path / "images.npy")
+    assert torch.equal(world.train.images[:], before)
+    (path / "images.npy").unlink()
+    assert torch.equal(world.train.images[:], before)
 
 
 # Larger than memory

@@ -19,12 +19,14 @@ from torch import Tensor
 from brojepa.errors import RequestError, RunError
 from brojepa.files import NUMBER, cache_dir, is_a, write_json
 from brojepa.groups import Cyclic
+from brojepa.worlds import memory
 from brojepa.worlds.arrays import as_arrays, every_fifth
 from brojepa.worlds.batches import Split
 from brojepa.worlds.rows import Rows, from_array, some, some_at_once
 from brojepa.worlds.world import World, check_labels, histogram, histogram_statistics
 
 READ = 1 << 22  # bytes hashed at once
+LABELS = 24  # bytes of memory that a label takes while a world is read
 
 
 def is_mapped(directory: Path) -> bool:
@@ -63,7 +65,9 @@ def read(directory: Path) -> World:
 
 def _pair(directory: Path, start: str) -> tuple[Rows, np.ndarray]:
     """Images that stay on disk, and labels."""
-    images, labels = array(directory / f"{start}images.npy"), np.array(array(directory / f"{start}labels.npy"))
+    images, labels = (array(directory / f"{start}{name}.npy") for name in ("images", "labels"))
+    if labels.shape == images.shape[:1]:  # else it is refused before it is read
+        memory.check(directory / f"{start}labels.npy", LABELS * labels.size)
     if images.dtype != np.uint8:
         raise RequestError(f"{directory / f'{start}images.npy'} holds {images.dtype}: images on disk must be uint8")
     pixels, labels = as_arrays(f"{directory / start}", images, labels)
@@ -87,24 +91,24 @@ def _scanned(
     pass over all images, so they are cached until a file changes."""
     paths = [(directory / file).resolve() for file in files]
     facts = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
-    memory = cache_dir() / "arrays" / f"{hashlib.sha256(json.dumps(facts[0][0]).encode()).hexdigest()[:16]}.json"
-    known = _remembered(memory, facts, train.shape[1])
+    notes = cache_dir() / "arrays" / f"{hashlib.sha256(json.dumps(facts[0][0]).encode()).hexdigest()[:16]}.json"
+    known = _remembered(notes, facts, train.shape[1])
     if known is None:
         sums = [_sum(path) for path in paths]
         mean, std = histogram_statistics(_histogram(directory / "images.npy", train))
         known = {"files": facts, "sha256": hashlib.sha256("".join(sums).encode()).hexdigest(), "mean": mean, "std": std}
         try:
-            memory.parent.mkdir(parents=True, exist_ok=True)
-            write_json(memory, known)
+            notes.parent.mkdir(parents=True, exist_ok=True)
+            write_json(notes, known)
         except (OSError, RunError) as error:
             warnings.warn(f"cannot remember the sums of {directory}: {error}", stacklevel=2)
     return known["sha256"], tuple(known["mean"]), tuple(known["std"])
 
 
-def _remembered(memory: Path, facts: list[Any], channels: int) -> dict[str, Any] | None:
+def _remembered(notes: Path, facts: list[Any], channels: int) -> dict[str, Any] | None:
     """The cached result for the same files; None if there is none, or an invalid one."""
     try:
-        known = json.loads(memory.read_text())
+        known = json.loads(notes.read_text())
     except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(known, dict) or known.get("files") != facts or not isinstance(known.get("sha256"), str):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from brojepa.errors import RunError
 
 PIECE = 1 << 22  # bytes read at once
 
@@ -22,23 +25,29 @@ class Rows:
         source: all images; its memory may be a file's.
         index: which of them, [rows]; all if None.
         device: where to give them.
-        stays: the source is larger than memory, and stays where it is.
+        unchanged: where the source is a file, which then stays where it is: an error if the file has changed.
     """
 
     def __init__(
-        self, source: Tensor, index: Tensor | None = None, device: torch.device | None = None, stays: bool = False
-    ) -> None:
-        self.source, self.index, self.device, self.stays = source, index, device or source.device, stays
+        self, source: Tensor, index: Tensor | None = None, device: torch.device | None = None,
+        unchanged: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.source, self.index, self.device, self.unchanged = source, index, device or source.device, unchanged
         self.shape = torch.Size((len(source) if index is None else len(index), *source.shape[1:]))
         self.dtype, self.ndim = source.dtype, source.ndim
 
     def __len__(self) -> int:
         return self.shape[0]
 
+    @property
+    def stays(self) -> bool:
+        """Whether the source is larger than memory, and stays where it is."""
+        return self.unchanged is not None
+
     def of(self, index: Tensor) -> Rows:
         """Some of these rows, by number."""
         index = index.to(self.source.device)
-        return Rows(self.source, index if self.index is None else self.index[index], self.device, self.stays)
+        return Rows(self.source, index if self.index is None else self.index[index], self.device, self.unchanged)
 
     def __getitem__(self, key: Any) -> Tensor:
         if isinstance(key, tuple):
@@ -46,7 +55,7 @@ class Rows:
         if isinstance(key, int):
             return self[torch.tensor([range(len(self))[key]])][0]
         if isinstance(key, slice) and self.index is None:
-            return self._given(self.source[key])
+            return self._given(self._readable()[key])
         if isinstance(key, slice):
             rows = torch.arange(*key.indices(len(self)))
         else:
@@ -58,7 +67,13 @@ class Rows:
         """Rows by number; `dim` is 0, as images are rows."""
         assert dim == 0
         index = index.to(self.source.device)
-        return self._given(self.source.index_select(0, index if self.index is None else self.index[index]))
+        return self._given(self._readable().index_select(0, index if self.index is None else self.index[index]))
+
+    def _readable(self) -> Tensor:
+        """The source. What is read of a file that has become shorter would end the process."""
+        if self.unchanged is not None:
+            self.unchanged()
+        return self.source
 
     def _given(self, images: Tensor) -> Tensor:
         return images.contiguous().to(self.device)
@@ -71,7 +86,7 @@ class Rows:
     def to(self, device: torch.device) -> Rows | Tensor:
         """The same on another device: as a tensor there, or, if the source stays where it is, given there."""
         if self.stays or device == self.device:
-            return Rows(self.source, self.index, device, self.stays)
+            return Rows(self.source, self.index, device, self.unchanged)
         moved = torch.empty(self.shape, dtype=self.dtype, device=device)
         size = some_at_once(self)
         for start in range(0, len(self), size):
@@ -89,11 +104,29 @@ def some_at_once(images: Tensor | Rows) -> int:
 
 def from_array(array: np.ndarray) -> Tensor | Rows:
     """The images of an array: a copy, or, where it is mapped from a file, rows that stay there."""
-    if not isinstance(_owner(array), np.memmap):
+    owner = _owner(array)
+    if not isinstance(owner, np.memmap):
         return torch.from_numpy(array.copy())
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # and nothing writes to it
-        return Rows(torch.from_numpy(array), stays=True)
+        return Rows(torch.from_numpy(array), unchanged=_unchanged(Path(str(owner.filename))))
+
+
+def _unchanged(path: Path) -> Callable[[], None]:
+    """What checks that a file is as it is now. One that was replaced or removed stays as it was for whoever has it
+    open."""
+    before = path.stat()
+
+    def check() -> None:
+        try:
+            now = path.stat()
+        except OSError:
+            return
+        same = (now.st_size, now.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+        if not same and (now.st_dev, now.st_ino) == (before.st_dev, before.st_ino):
+            raise RunError(f"{path} has changed while it was read: put it back as it was, then repeat the command")
+
+    return check
 
 
 def _owner(array: Any) -> Any:
