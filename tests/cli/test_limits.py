@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import time
 import zlib
@@ -55,6 +56,15 @@ def test_a_picture_that_unpacks_to_too_much_is_refused_at_every_door(cli: Cli, t
     for images in (bomb, str(bomb), [good, bomb]):
         with pytest.raises(RequestError, match="pixels"):
             model.encode(images)
+
+
+def test_what_is_no_file_and_arrays_of_any_size_are_no_images(cli: Cli, trained, tmp_path: Path) -> None:
+    """Nobody writes to the pipe; the array has 3 GB and lies in a file that takes no room."""
+    os.mkfifo(tmp_path / "pipe.png")
+    assert "no file" in one_line(cli("predict", trained[0], tmp_path / "pipe.png", "--action=1"), 2)
+    large = np.lib.format.open_memmap(tmp_path / "large.npy", mode="w+", dtype=np.uint8, shape=(3 * 10**9,))
+    del large
+    assert "pixels" in one_line(cli("predict", trained[0], tmp_path / "large.npy", "--action=1"), 2)
 
 
 def test_a_picture_that_breaks_off_is_refused_also_when_pillow_has_opened_it(trained, tmp_path: Path) -> None:

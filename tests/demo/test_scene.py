@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 import sys
 from importlib.util import find_spec
 
@@ -257,6 +258,25 @@ def test_what_is_no_image_or_too_large_is_refused():
     with pytest.raises(RequestError, match="no image"):
         scene.act({"path": "/etc/passwd"}, [1])
     assert pictures.LARGEST == 10_000_000
+
+
+def test_questions_of_a_wrong_form_are_refused():
+    scene = small(FAST)
+    for source in (None, 5, "x", [], {"file": 5}, {"drawn": []}, {"test": math.inf}, {"test": "0"}, {"test": None}):
+        with pytest.raises(RequestError):
+            scene.act(source, [1])
+    with pytest.raises(RequestError, match="no number"):
+        scene.roll({"test": 0}, [1], math.nan)
+
+
+def test_a_picture_that_unpacks_to_too_much_is_refused_and_a_large_one_is_shrunk_first():
+    bomb = io.BytesIO()
+    Image.new("1", (20_000, 20_000)).save(bomb, "PNG")
+    for name in ("file", "drawn"):
+        with pytest.raises(RequestError, match="pixels"):
+            small(FAST).act({name: url(bomb.getvalue())}, [1])
+    read = pictures.read(url(png(np.full((40, 6000, 3), 7, np.uint8))))
+    assert (read.size, read.getextrema()) == ((pictures.SIDE, 14), ((7, 7),) * 3)
 
 
 def test_actions_outside_the_group_are_refused():

@@ -217,10 +217,16 @@ def test_a_recording_in_hdf5_is_the_same_as_in_npz(tmp_path):
     assert isinstance(packed.train.images, torch.Tensor)
     assert torch.equal(packed.train.images, one.train.images)
     assert packed.facts == other.facts
+    for offset, length in ((0, np.full(4, 7)), (2**63 - 6, np.full(4, 6)), (0, np.full(4, 2**64 - 6, np.uint64))):
+        with h5py.File(tmp_path / "walk.h5", "a") as file:
+            del file["ep_len"], file["ep_offset"]
+            file["ep_len"], file["ep_offset"] = length, np.arange(4) * 6 + np.array([offset, 0, 0, 0])
+        with pytest.raises(RequestError, match="ep_len"):
+            open_world(str(tmp_path / "walk.h5"), group="Z5xZ4")
     with h5py.File(tmp_path / "walk.h5", "a") as file:
         del file["ep_len"]
-        file["ep_len"] = np.full(4, 7)
-    with pytest.raises(RequestError, match="ep_len"):
+        file["ep_len"] = h5py.SoftLink("/ep_len")
+    with pytest.raises(RequestError, match="not a readable HDF5"):
         open_world(str(tmp_path / "walk.h5"), group="Z5xZ4")
 
 

@@ -15,13 +15,16 @@ from brojepa.errors import RequestError
 from brojepa.worlds.pictures import fit, named, plain, quiet
 
 LARGEST = 10_000_000  # bytes of a file that a page takes
+SIDE = 2048  # pixels: a larger image is shrunk before anything is done with it
 INK = 24  # levels above the background from which a pixel counts as ink
 INSIDE = 20 / 28  # the share of an image's height that a digit of MNIST fills
 BRIGHT, APART = 0.5, 0.3  # means of pixels: above the first an image is bright; far from the world's, it is inverted
 
 
 def read(url: str, what: str = "the upload") -> Image.Image:
-    """The image in a data URL. An error if it is too large or not an image."""
+    """The image in a data URL, at most SIDE pixels wide and high. An error if it is too large or not an image."""
+    if not isinstance(url, str):
+        raise RequestError(f"{what} is no file: choose a PNG or JPEG image")
     head, _, text = url.partition(",")
     if not head.startswith("data:") or not head.endswith(";base64"):
         raise RequestError(f"{what} is no file: choose a PNG or JPEG image")
@@ -33,6 +36,8 @@ def read(url: str, what: str = "the upload") -> Image.Image:
         raise RequestError(f"{what} is damaged: choose it again") from None
     with quiet(), named(what):
         image = Image.open(io.BytesIO(data))
+        if image.mode in ("L", "LA", "RGB", "RGBA"):  # others cannot be averaged
+            image.thumbnail((SIDE, SIDE), Image.Resampling.BOX)
         image.load()
         return image
 

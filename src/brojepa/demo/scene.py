@@ -138,7 +138,7 @@ class Scene:
 
     def roll(self, source: dict[str, Any], k: Sequence[float], steps: int, both: bool = False) -> dict[str, Any]:
         """An action repeated on the model's own predictions, and how far they drift from the truth."""
-        shown, action, steps = self.look(source), self.element(k), min(max(int(steps), 1), STEPS)
+        shown, action, steps = self.look(source), self.element(k), min(max(_whole(steps), 1), STEPS)
         sides = []
         for actor in self.chosen(both):
             z = actor.rollout(shown.z[actor.label], action, steps)
@@ -168,6 +168,8 @@ class Scene:
 
     def look(self, source: dict[str, Any]) -> Shown:
         """The image of a source, as the models read it."""
+        if not isinstance(source, dict):
+            raise RequestError(f"{source!r:.60} is no image: choose one of test, drawn, file")
         key = hashlib.sha256(repr(sorted(source.items())).encode()).hexdigest()
         with self.lock:
             if (shown := self.known.pop(key, None)) is None:
@@ -183,7 +185,7 @@ class Scene:
     def _image(self, source: dict[str, Any]) -> tuple[Tensor, int | None, str]:
         shape = self.world.shape
         if "test" in source:
-            row = int(source["test"]) % len(self.pool)
+            row = _whole(source["test"]) % len(self.pool)
             return self.pool[row], row, ""
         if "drawn" in source:
             drawn = np.asarray(pictures.read(source["drawn"], "the drawing").convert("L"))
@@ -256,3 +258,10 @@ class Scene:
 
     def pool_names(self, rows: Tensor) -> list[str]:
         raise NotImplementedError
+
+
+def _whole(number: Any) -> int:
+    """A number that a question holds, as a whole one."""
+    if not isinstance(number, (int, float)) or not math.isfinite(number):
+        raise RequestError(f"{number!r:.60} is no number: load the page again")
+    return int(number)

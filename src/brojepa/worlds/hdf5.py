@@ -32,7 +32,7 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], Any]:
             memory.check(path, sum(column.size * column.dtype.itemsize for column in held))
             columns = {key: np.asarray(c) for key, c in found.items() if pixels is None or key != "pixels"}
             return columns | ({} if pixels is None else {"pixels": pixels}), file.attrs.get("group", "")
-    except OSError as error:
+    except (OSError, RuntimeError, KeyError) as error:  # a file that cannot be read, or a link in it that leads nowhere
         raise RequestError(f"{path} is not a readable HDF5 file ({' '.join(str(error).split()):.200})") from None
 
 
@@ -50,7 +50,8 @@ def frames(path: Path, columns: dict[str, np.ndarray]) -> tuple[np.ndarray, np.n
     offset, length = (columns[key].reshape(-1) for key in COLUMNS[2:])
     total = min(len(columns["pixels"]), len(columns["action"]))
     whole = offset.shape == length.shape and all(part.dtype.kind in "iu" for part in (offset, length))
-    if not whole or (length < 0).any() or (offset < 0).any() or (offset + length > total).any():
+    inside = whole and not ((length < 0) | (offset < 0) | (length > total)).any() and (offset <= total - length).all()
+    if not inside:
         raise RequestError(f"{path}: ep_offset and ep_len reach beyond the {total} frames, or are not whole numbers")
     order = np.argsort(offset, kind="stable")
     offset, length = offset[order].astype(np.int64), length[order].astype(np.int64)

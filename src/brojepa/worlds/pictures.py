@@ -71,6 +71,8 @@ def read_picture(
         resize: bring an image of another size to the model's; without it, it is an error.
     """
     path = Path(path)
+    if path.exists() and not path.is_file():  # a pipe may never end, or never begin
+        raise RequestError(f"{path} is no file: give a PNG or a .npy")
     with quiet(), named(path):
         if path.suffix == ".npy":
             return _fitted(_array(path), shape, str(path), invert, resize)
@@ -171,9 +173,11 @@ def cycle_line(names: Sequence[str]) -> str:
 
 def _array(path: Path) -> np.ndarray:
     try:
-        pixels = np.load(path, allow_pickle=False)
+        pixels = np.load(path, mmap_mode="r", allow_pickle=False)  # its size is looked at before it is read
     except (OSError, ValueError) as error:
         raise RequestError(f"cannot read {path}: {error}") from None
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8:
         raise RequestError(f"{path} holds {getattr(pixels, 'dtype', 'no array')}: save one image as uint8, 0 to 255")
-    return pixels
+    if Image.MAX_IMAGE_PIXELS and pixels.size > 4 * Image.MAX_IMAGE_PIXELS:
+        raise Image.DecompressionBombError
+    return np.array(pixels)
