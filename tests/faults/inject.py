@@ -51,6 +51,8 @@ KINDS = {
     "consistency": "--action additive --consistency 0.1 --checkpoint last",
     "sigreg": "--regulariser sigreg",
     "poses": "--world dihedral:{world} --train-actions=r,r3,s --every-action",
+    "muon": "--encoder cnn --optimiser muon --schedule one-cycle",
+    "on disk": "--world {folder} --encoder cnn --shift 1",
 }
 COMMON = "--validation 40 --latent 8 --epochs 2 --batch-size 64 --lr 1e-3 --precision float32 --device cpu --quiet"
 PATIENCE = 600.0  # seconds that a command may take, on a machine however busy
@@ -62,7 +64,7 @@ class Lost(Exception):
 
 
 def make_world(path: Path, train: int = 24, test: int = 6) -> Path:
-    """Real MNIST digits of 14 x 14 pixels, the same number of each."""
+    """Real MNIST digits of 14 x 14 pixels, the same number of each: a file, and beside it a folder of arrays."""
     mnist, parts = open_world("mnist"), {}
     for start, split, count in (("", mnist.train, train), ("test_", mnist.test, test)):
         states = split.states.numpy()
@@ -70,6 +72,9 @@ def make_world(path: Path, train: int = 24, test: int = 6) -> Path:
         parts[f"{start}images"] = split.images[chosen, 0, ::2, ::2].numpy()
         parts[f"{start}labels"] = states[chosen]
     np.savez(path, **parts)
+    path.with_suffix("").mkdir()
+    for name, array in parts.items():
+        np.save(path.with_suffix("") / f"{name}.npy", array)
     return path
 
 
@@ -148,7 +153,7 @@ class Case:
     def __init__(self, kind: str, place: Path, world: Path) -> None:
         self.kind, self.place = kind, place / kind.replace(" ", "-")
         self.place.mkdir()
-        flags = KINDS[kind].format(world=world).split()
+        flags = KINDS[kind].format(world=world, folder=world.with_suffix("")).split()
         self.words = ["train", "--world", str(world), *COMMON.split(), *flags]
         self.count = 0
         self.uncut = self.place / "uncut"
@@ -467,20 +472,25 @@ FAULTS: dict[str, Callable[[Case, random.Random], Iterator[Callable[[], None]]]]
 class Sweep:
     """A sweep of a few runs in a process of its own, and the runs that nothing disturbed."""
 
+    launch: tuple[str, ...] = ("-m", "brojepa")
+
     def __init__(self, place: Path, world: Path) -> None:
-        self.place, self.count = place / "sweeps", 0
+        self.place, self.count = place / type(self).__name__, 0
         self.place.mkdir()
         knobs = COMMON.replace("--quiet", "").replace("--epochs 2", "--epochs 60").split()
-        self.words = ["sweep", "mnist/bro-mlp-mfr-*", "--world", str(world), "--seeds", "0,1", "--jobs", "2", *knobs]
+        self.words = [*self.command(), "--world", str(world), *knobs]
         self.uncut = self.place / "uncut"
         begun = time.monotonic()
         if self.start(self.uncut).wait(PATIENCE):
-            raise Lost("the sweep does not end well")
+            raise Lost(f"it does not end well: {self.log.read_text()[-600:]}")
         self.seconds = time.monotonic() - begun
+
+    def command(self) -> list[str]:
+        return ["sweep", "mnist/bro-mlp-mfr-*", "--seeds", "0,1", "--jobs", "2"]
 
     def start(self, out: Path) -> subprocess.Popen[bytes]:
         self.log = Path(f"{out}.log")
-        command = [sys.executable, "-m", "brojepa", *self.words, "--out", str(out)]
+        command = [sys.executable, *self.launch, *self.words, "--out", str(out)]
         with self.log.open("ab") as log:
             return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
@@ -500,7 +510,7 @@ class Sweep:
         whole(out)
         code = self.start(out).wait(PATIENCE)
         text = self.log.read_text()
-        if code or "Traceback" in text:
+        if code or "Traceback" in text or "unexpected error" in text:
             raise Lost(f"exit code {code}: {text[-600:]}")
         for file in sorted(self.uncut.rglob("result.json")):
             same_run(Run(out / file.parent.relative_to(self.uncut)), Run(file.parent))
@@ -547,11 +557,43 @@ def two_sweeps(sweep: Sweep, dice: random.Random) -> None:
     sweep.finish(out)
 
 
+class Torchrun(Sweep):
+    """One run in two processes."""
+
+    launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "brojepa")
+
+    def command(self) -> list[str]:
+        return ["train", "--encoder", "cnn", "--action", "mfr-learned", "--shift", "1"]
+
+
+def kill_one_of_two(job: Sweep, dice: random.Random, rank: int) -> None:
+    """The other process and torchrun end too, and the same command goes on."""
+    out = job.fresh()
+    process = job.start(out)
+    job.until_working(out, process)
+    time.sleep(dice.random() * job.seconds / 4)
+    mark = f"RANK={rank}".encode()
+    for each in children(process.pid):
+        with contextlib.suppress(OSError):
+            if mark in Path(f"/proc/{each}/environ").read_bytes().split(b"\0"):
+                os.kill(each, signal.SIGKILL)
+    process.wait(PATIENCE)
+    said = [line for line in job.log.read_text().splitlines() if line.startswith("brojepa: error")]
+    if process.returncode and len(said) != 1:  # the run may have been done already
+        raise Lost(f"{len(said)} lines of error: {job.log.read_text()[-600:]}")
+    job.log.write_text("")
+    job.finish(out)
+
+
 SWEEPS: dict[str, Callable[[Sweep, random.Random], None]] = {
     "killed sweep": lambda sweep, dice: hurt_sweep(sweep, dice, "sweep"),
     "killed worker of a sweep": lambda sweep, dice: hurt_sweep(sweep, dice, "worker"),
     "killed fork server of a sweep": lambda sweep, dice: hurt_sweep(sweep, dice, "forkserver"),
     "two sweeps at once": two_sweeps,
+}
+TORCHRUN: dict[str, Callable[[Sweep, random.Random], None]] = {
+    "killed first process of two": lambda job, dice: kill_one_of_two(job, dice, 0),
+    "killed second process of two": lambda job, dice: kill_one_of_two(job, dice, 1),
 }
 
 
@@ -589,7 +631,7 @@ def run(argv: list[str] | None = None) -> int:
     parser.add_argument("--most", type=int, help="the most tries per fault and kind, drawn at random")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--faults", help="only those whose names hold this word")
-    parser.add_argument("--sweeps", type=int, default=6, help="tries of each fault of a sweep")
+    parser.add_argument("--sweeps", type=int, default=6, help="tries of each fault of a sweep, and of two processes")
     args = parser.parse_args(argv)
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)  # a process that has started threads cannot be forked safely
@@ -614,11 +656,17 @@ def run(argv: list[str] | None = None) -> int:
                     table.count(fault, kind, attempt)
             print(f"{kind}: {table.totals[0]:,} tries so far, {table.totals[1]:,} survived", flush=True)
         if args.sweeps:
-            sweep = Sweep(place, world)
-            for fault, hurt in SWEEPS.items():
-                dice = random.Random(f"{args.seed} {fault}")
-                for _ in range(args.sweeps if not args.faults or args.faults in fault else 0):
-                    table.count(fault, "sweep", lambda hurt=hurt, dice=dice: hurt(sweep, dice))
+            for kind, faults in ((Sweep, SWEEPS), (Torchrun, TORCHRUN)):
+                wanted = {fault: hurt for fault, hurt in faults.items() if not args.faults or args.faults in fault}
+                if not wanted:
+                    continue
+                job = kind(place, world)
+                for fault, hurt in wanted.items():
+                    dice = random.Random(f"{args.seed} {fault}")
+                    for _ in range(args.sweeps):
+                        table.count(
+                            fault, kind.__name__, lambda hurt=hurt, job=job, dice=dice: hurt(job, dice)
+                        )  # fmt: skip
     print(f"\n{table.text()}\n\n{time.monotonic() - begun:.0f} s")
     return 1 if table.lost else 0
 
