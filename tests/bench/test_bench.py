@@ -152,6 +152,25 @@ def test_the_clock_takes_the_median_after_warming_up(monkeypatch):
     assert median_seconds(call, 3, CPU) == 3.0
 
 
+def test_a_disturbance_in_one_turn_changes_no_time(monkeypatch):
+    now, costs = [0.0], {1: [1.0, 1.0, 1.0], 2: [2.0, 2.0, 90.0]}
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+
+    class Slow:
+        device = CPU
+
+        def __init__(self, cost: int) -> None:
+            self.costs = iter(costs[cost])
+
+        def _block(self, at_least: float) -> int:
+            return 4
+
+        def advance(self, count: int) -> None:
+            now[0] += count * next(self.costs)
+
+    assert Stepper.in_turns([Slow(1), Slow(2)], 2, 0.1) == [1.0, 2.0]
+
+
 @checked
 @given(st.floats(-1, 3), st.floats(1e-6, 1e3), st.lists(st.integers(1, 10**6), min_size=2, max_size=8, unique=True))
 def test_slope_and_steepest_of_a_power_law(power, scale_of, values):

@@ -49,17 +49,17 @@ def measure(effort: Effort) -> Measured:
     rows, ratios = [], []
     for series in SERIES:
         values = series.quick if effort.quick else series.values
-        times = []
-        for value in values:
-            with tempfile.TemporaryDirectory() as folder:
-                training = stepper(series, value, effort, Path(folder))
-                times.append(training.seconds_per_step(effort.repeats, at_least=0.01 if effort.quick else 0.2))
-            per_image = 1e6 * times[-1] / training.batch_size
-            rows.append({"varied": series.name, "value": value, "step, ms": 1000 * times[-1], "us an image": per_image})
+        with tempfile.TemporaryDirectory() as folder:
+            steppers = [stepper(series, value, effort, Path(folder)) for value in values]
+            times = Stepper.in_turns(steppers, effort.repeats, at_least=0.01 if effort.quick else 0.2)
+        for value, training, time in zip(values, steppers, times, strict=True):
+            per_image = 1e6 * time / training.batch_size
+            rows.append({"varied": series.name, "value": value, "step, ms": 1000 * time, "us an image": per_image})
         ratios.append(Ratio(f"{series.name}: slope", slope(values, times), most=series.power + 0.1))
         ratios.append(Ratio(f"{series.name}: steepest", steepest(values, times, series.power), most=CLIFF))
     notes = [
         f"{PRESET}, {IMAGES:,} images of {STATES} states of noise unless stated otherwise",
+        "times: the best of several blocks of steps, all values of a series in turns",
         "slope: of log time over log value; steepest: the largest growth between neighbours, over what the goal allows",
     ]
     return Measured(rows, ratios, notes)
@@ -71,7 +71,7 @@ def stepper(series: Series, value: int, effort: Effort, folder: Path) -> Stepper
     states = value if series.name.startswith("states") else STATES
     images = value if series.name.startswith("images") else 600 if effort.quick else IMAGES
     on_disk = series.name == "images on disk"
-    world = world_on_disk(folder, images, states) if on_disk else random_world(images, states)
+    world = world_on_disk(folder / str(value), images, states) if on_disk else random_world(images, states)
     return Stepper(preset(PRESET).replace(**changes), world, effort.device)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +50,25 @@ class Stepper(Learner):
 
     def seconds_per_step(self, repeats: int, at_least: float = 0.3) -> float:
         """The median over blocks of steps that take about `at_least` seconds each."""
-        self.advance(2)
-        count = max(1, round(at_least / max(seconds(self.advance, self.device), 1e-6)))
+        count = self._block(at_least)
         return median_seconds(lambda: self.advance(count), repeats, self.device) / count
+
+    def _block(self, at_least: float) -> int:
+        """How many steps take about that many seconds."""
+        self.advance(2)
+        return max(1, round(at_least / max(seconds(self.advance, self.device), 1e-6)))
+
+    @staticmethod
+    def in_turns(steppers: Sequence[Stepper], repeats: int, at_least: float) -> list[float]:
+        """Seconds per step of each: the best of its blocks. They take turns, so what disturbs the machine for a while
+        disturbs one block of many, and no best."""
+        counts = [stepper._block(at_least) for stepper in steppers]
+        best = [float("inf")] * len(counts)
+        for _ in range(1 + repeats):
+            for i, (stepper, count) in enumerate(zip(steppers, counts, strict=True)):
+                taken = seconds(lambda s=stepper, c=count: s.advance(c), stepper.device)
+                best[i] = min(best[i], taken / count)
+        return best
 
 
 def random_split(count: int, n: int, seed: int = 0) -> Split:
@@ -63,6 +80,7 @@ def random_split(count: int, n: int, seed: int = 0) -> Split:
 
 def world_on_disk(folder: Path, images: int, n: int = 10, test: int | None = None) -> World:
     """`random_world` with its training images in a file of the folder."""
+    folder.mkdir(exist_ok=True)
     file = folder / "images.npy"
     stored = np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=(images, 1, SIDE, SIDE))
     for start in range(0, images, PIECE):
