@@ -101,36 +101,28 @@ def test_one_process_measures_the_same(whole, cli):
     assert "identical to result.json" in outcome.out
 
 
-@pytest.mark.parametrize("killed", [0, 1])
-def test_a_killed_process_ends_the_job_and_it_resumes_exactly(whole, tiny, tmp_path, killed):
-    process = start(tiny, tmp_path, 40)
-    after_epochs(3, tmp_path, process)
-    os.kill(children(process)[killed], signal.SIGKILL)
-    code, _, err = done(process)
-    assert code == 1
-    (line,) = said(err)
-    assert "ended" in line
-    assert "resumes" in line
-    assert not the_run(tmp_path).done
+def test_a_run_cut_in_every_way_says_so_in_one_line_and_resumes_exactly(whole, tiny, tmp_path):
+    """The first process killed, then the second, then all asked to stop."""
+    for cut, epochs in ((0, 3), (1, 8), (None, 13)):
+        process = start(tiny, tmp_path, 40)
+        after_epochs(epochs, tmp_path, process)
+        if cut is None:
+            process.send_signal(signal.SIGTERM)
+        else:
+            os.kill(children(process)[cut], signal.SIGKILL)
+        code, _, err = done(process)
+        assert code == 1 if cut is not None else code != 0
+        (line,) = said(err)
+        assert ("stopped" if cut is None else "ended") in line
+        assert "resumes" in line
+        assert not the_run(tmp_path).done
     code, _, err = done(start(tiny, tmp_path, 40))
     assert code == 0, err
     same_run(whole[0], the_run(tmp_path))
     starts = json.loads((the_run(tmp_path).path / "env.json").read_text())["starts"]
-    assert [start["processes"] for start in starts] == [2, 2]
-    assert starts[1]["epoch"] >= 2  # the third may have been listed and not yet saved
-
-
-def test_a_signal_saves_and_one_process_says_how_it_goes_on(whole, tiny, tmp_path):
-    process = start(tiny, tmp_path, 40)
-    after_epochs(2, tmp_path, process)
-    process.send_signal(signal.SIGTERM)
-    code, _, err = done(process)
-    assert code != 0
-    (line,) = said(err)
-    assert "stopped" in line
-    code, _, err = done(start(tiny, tmp_path, 40))
-    assert code == 0, err
-    same_run(whole[0], the_run(tmp_path))
+    assert [start["processes"] for start in starts] == [2, 2, 2, 2]
+    for begun, epochs in zip(starts[1:], (3, 8, 13), strict=True):
+        assert begun["epoch"] >= epochs - 1  # the last may have been listed and not yet saved
 
 
 def test_a_wrong_request_is_one_line(tiny, tmp_path):
