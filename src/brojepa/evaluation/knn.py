@@ -62,10 +62,15 @@ class Neighbours:
 
     def classify(self, query: Tensor) -> Tensor:
         """States by a vote of the 20 nearest, weighted exp(cosine / 0.07): latents [count, dim] -> [count]."""
-        return torch.cat([self._settle(rows) for rows in F.normalize(query, dim=1).split(ROWS)])
+        rows = F.normalize(query, dim=1)
+        settled = [self._settle(part) for part in rows.split(ROWS)]
+        state, open_ = (torch.cat(parts) for parts in zip(*settled, strict=True))
+        at = open_.nonzero()[:, 0]
+        votes = [self._vote(part) for part in rows[at].split(ROWS) if len(part)]
+        return state.index_copy(0, at, torch.cat([state[:0], *votes]))
 
-    def _settle(self, rows: Tensor) -> Tensor:
-        """The state with the nearest mean where nothing else can win, the vote elsewhere."""
+    def _settle(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The state with the nearest mean, and whether that is open, because others may win."""
         cosine = rows @ self.means.T
         state = cosine.argmax(1)
         own = torch.arange(self.n, device=rows.device) == state[:, None]
@@ -78,8 +83,7 @@ class Neighbours:
         for s in state.unique().tolist():
             at = (state == s).nonzero()[:, 0]
             kept[at] = self._twentieth(rows[at], self.members[s])
-        open_ = (kept <= others + ROUNDING).nonzero()[:, 0]
-        return state.index_copy(0, open_, self._vote(rows[open_])) if len(open_) else state
+        return state, kept <= others + ROUNDING
 
     def _twentieth(self, rows: Tensor, members: Tensor) -> Tensor:
         """A cosine that at least 20 of these members reach, [rows]; -2 where too few are there to tell."""

@@ -65,10 +65,10 @@ class CNN(nn.Module):
         a, b, c, d = (width * channels for channels in (24, 48, 96, 96))
         pooled = tuple(pool * side // min(shape[1:]) for side in shape[1:])
         self.features = nn.Sequential(
-            conv(shape[0], a, 4, 2), nn.BatchNorm2d(a), nn.ReLU(),
-            conv(a, b, 3), nn.MaxPool2d(2, ceil_mode=True), nn.BatchNorm2d(b), nn.ReLU(),
-            conv(b, c, 3), nn.BatchNorm2d(c), nn.ReLU(),
-            conv(c, d, 3), nn.AdaptiveMaxPool2d(pooled), nn.BatchNorm2d(d), nn.ReLU(),
+            conv(shape[0], a, 4, 2), nn.BatchNorm2d(a), nn.ReLU(inplace=True),
+            conv(a, b, 3), nn.MaxPool2d(2, ceil_mode=True), nn.BatchNorm2d(b), nn.ReLU(inplace=True),
+            conv(b, c, 3), nn.BatchNorm2d(c), nn.ReLU(inplace=True),
+            conv(c, d, 3), nn.AdaptiveMaxPool2d(pooled), nn.BatchNorm2d(d), nn.ReLU(inplace=True),
         )  # fmt: skip
         self.project = nn.Linear(math.prod(pooled) * d, dim)
         self.standardise = standardiser(dim, standardise)
