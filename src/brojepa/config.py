@@ -196,7 +196,7 @@ class Config:
 
     target: Target = knob(
         "sampled",
-        "what is regressed on: an image of the next state (sampled), the batch mean of that state (mean), or state "
+        "regression target: an image of the next state (sampled), the batch mean of that state (mean), or state "
         "means relaxed along the training actions (relaxed; in worlds of poses, means over the views of a thing)",
         "target",
     )
@@ -209,7 +209,7 @@ class Config:
     views: int = knob(12, "worlds of poses, --target relaxed: views of a thing that are drawn together")
 
     invariance: float = knob(25.0, "weight of the distance to the target", "loss")
-    regulariser: Regulariser = knob("vicreg", "what keeps latents from collapsing")
+    regulariser: Regulariser = knob("vicreg", "the loss that keeps latents from collapsing")
     variance: float = knob(25.0, "vicreg: weight of the variance term; 0 switches it off")
     covariance: float = knob(1.0, "vicreg: weight of the covariance term; 0 switches it off")
     covariance_scale: Literal["mean", "dim"] = knob(

@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         if program:
             _ignore_more()
-        _complain("interrupted; the same command goes on from the last checkpoint", error)
+        _complain("interrupted; the same command resumes from the last checkpoint", error)
         return 130
     except OSError as error:  # the machine: a full disk behind the screen's output, a file that went away
         if debug:
@@ -135,10 +135,10 @@ HELP = "\n".join(
         "usage: brojepa COMMAND ... [--debug]",
         "       brojepa --version",
         "",
-        "Latent spaces that obey a rule: BRo-JEPA and its baselines.",
+        "JEPA world models whose latent action is a group representation: BRo-JEPA and its baselines.",
         "",
         *(f"  {name:<8} {command.__doc__}" for name, command in COMMANDS.items()),
         "",
-        f"'brojepa train' alone trains {RECOMMENDED} on the bundled MNIST. 'brojepa COMMAND --help' says more.",
+        f"'brojepa train' alone trains {RECOMMENDED} on the bundled MNIST. 'brojepa COMMAND --help' lists its options.",
     ]
 )

@@ -18,9 +18,9 @@ def decode(argv: list[str]) -> int:
     parser.add_argument("--seed", default="0", metavar="INT", help="default 0")
     parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is, or other images of the same shape")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
-    add_threads(parser, "threads to compute with; default those that the run began with")
+    add_threads(parser, "number of threads; default as the run began")
     add_trust(parser)
-    parser.add_argument("--json", action="store_true", help="print what the decoder says of itself as JSON")
+    parser.add_argument("--json", action="store_true", help="print the decoder's description as JSON")
     args = parser.parse(argv)
     seed, asked = one_seed(args.seed), threads(args.threads)
     steps: dict[str, Any] = {} if args.steps is None else {"steps": _steps(args.steps)}
@@ -52,7 +52,7 @@ def decode(argv: list[str]) -> int:
 
 
 AFTER = """\
-It is saved beside the run's model (in the cache, for a run of the package or the hub), and the model stays as it is:
+It is saved beside the run's model (in the cache, for a run of the package or the hub), and the model does not change:
   model = brojepa.load(RUN)
   pictures = model.decode(model.act(model.encode(images), 3))   uint8 [batch, channels, height, width]"""
 

@@ -18,7 +18,7 @@ def demo(argv: list[str]) -> int:
     parser.add_argument(
         "--baseline", metavar="RUN", help="another run of the same world to compare with; default the package's, if any"
     )
-    parser.add_argument("--port", metavar="INT", help="default the first free one from 7860 on")
+    parser.add_argument("--port", metavar="INT", help="default: the first free one from 7860")
     parser.add_argument("--no-browser", action="store_true", help="print the address, open no browser")
     parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is, or other images of the same shape")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
@@ -41,7 +41,7 @@ def demo(argv: list[str]) -> int:
 
 
 AFTER = """\
-The page is served to this machine alone, 127.0.0.1, and asks no other machine for anything. It shows worlds of labelled
+The page is served on 127.0.0.1 only and contacts no other machine. It shows worlds of labelled
 states (mnist, emnist, pairs, torus, your own images) and turned images (rotation)."""
 
 

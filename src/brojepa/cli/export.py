@@ -8,13 +8,13 @@ from brojepa.cli.parser import RUN_HELP, Parser, add_trust
 
 
 def export(argv: list[str]) -> int:
-    """Write a run as ONNX or pt2 graphs that need no brojepa."""
+    """Export a model as ONNX or pt2 graphs that run without brojepa."""
     parser = Parser(prog="brojepa export", description=export.__doc__)
     parser.add_argument("run", metavar="RUN", help=RUN_HELP)
     parser.add_argument("--format", default="onnx", metavar="onnx|pt2", help="ONNX, or PyTorch's pt2; default onnx")
-    parser.add_argument("--out", required=True, metavar="DIR", help="a directory that is not there yet, or is empty")
+    parser.add_argument("--out", required=True, metavar="DIR", help="a new or empty directory")
     add_trust(parser)
-    parser.add_argument("--json", action="store_true", help="print what metadata.json says")
+    parser.add_argument("--json", action="store_true", help="print metadata.json")
     args = parser.parse(argv)
 
     from brojepa.exporting import export as export_run
@@ -35,9 +35,9 @@ def push(argv: list[str]) -> int:
     """Put a finished run on the Hugging Face hub, with a model card."""
     parser = Parser(prog="brojepa push", description=push.__doc__)
     parser.add_argument("run", metavar="RUN", help="a run directory, or a preset whose weights are in the package")
-    parser.add_argument("name", metavar="USER/NAME", help="the repository; it is made if it is not there")
+    parser.add_argument("name", metavar="USER/NAME", help="the repository; created if it does not exist")
     parser.add_argument("--license", default="mit", metavar="NAME", help="as the hub names them; default mit")
-    parser.add_argument("--private", action="store_true", help="make a private repository")
+    parser.add_argument("--private", action="store_true", help="create it as a private repository")
     args = parser.parse(argv)
 
     from brojepa.exporting import push as push_run

@@ -23,21 +23,21 @@ def figures(argv: list[str]) -> int:
     lines = [f"  {name:<15} {spec.title}" for name, spec in FIGURES.items()]
     parser = Parser(prog="brojepa figures", description=figures.__doc__, epilog="\n".join(("figures:", *lines)))
     parser.add_argument(
-        "paths", nargs="*", metavar="PATH", help="runs, directories that hold some, or figure data; default runs"
+        "paths", nargs="*", metavar="PATH", help="runs, directories with runs, or figure data; default runs"
     )
-    parser.add_argument("--only", metavar="NAME,...", help="these figures; default all whose runs are there")
+    parser.add_argument("--only", metavar="NAME,...", help="these figures; default all whose runs exist")
     parser.add_argument(
         "--out", metavar="DIR", help="default: figures/, or figures/ inside the one run named, or where the data are"
     )
     parser.add_argument("--paper", action="store_true", help="first train every run that the figures need")
     parser.add_argument("--runs-dir", default="runs", metavar="DIR", help="where --paper trains; default runs")
-    parser.add_argument("--jobs", metavar="INT", help="runs at once for --paper; default one for each core, at most 4")
+    parser.add_argument("--jobs", metavar="INT", help="runs at once for --paper; default one per core, at most 4")
     parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is; default BROJEPA_DATA, then the cache")
     circle = parser.add_argument_group("circle and circle-multi")
     circle.add_argument(
         "--frequency",
         metavar="INT|pca",
-        help="whose planes are shown; default the lowest that tells states apart",
+        help="the frequency to show; default the lowest that tells states apart",
     )
     circle.add_argument("--image", action="append", metavar="FILE", help="put your own image into it; may be repeated")
     circle.add_argument("--invert", action="store_true", help="your images are dark on white")

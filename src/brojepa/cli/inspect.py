@@ -70,7 +70,7 @@ def infer(argv: list[str]) -> int:
 
 
 def plan(argv: list[str]) -> int:
-    """Plan the way from one image to another with allowed actions only."""
+    """Plan a path from one image to another with allowed actions only."""
     parser = _two_images("plan", plan.__doc__)
     parser.add_argument(
         "--allowed", required=True, metavar="K,K,...", help="allowed actions, as in --allowed=+3,-4 or r,s"
@@ -199,7 +199,7 @@ def _reader(name: str, description: str | None, images: int | str) -> Parser:
     """A command that reads a run and images."""
     parser = Parser(words_anywhere=True, prog=f"brojepa {name}", description=description)
     parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN_HELP}; default {RECOMMENDED}")
-    parser.add_argument("images", nargs=images, metavar="IMAGE", help="PNG or what else Pillow opens, or .npy")
+    parser.add_argument("images", nargs=images, metavar="IMAGE", help="PNG, .npy, or another format that Pillow opens")
     parser.add_argument("--invert", action="store_true", help="the images are dark on white")
     parser.add_argument("--resize", action="store_true", help="bring images of another size to the model's")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")

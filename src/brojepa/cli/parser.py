@@ -102,11 +102,11 @@ def given_knobs(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--trust", action="store_true", help="run the own code that the run names, if it names any")
+    parser.add_argument("--trust", action="store_true", help="import the own code that the run names, if any")
 
 
 def add_threads(
-    parser: argparse._ActionsContainer, words: str = "threads to compute with; default OMP_NUM_THREADS, then the cores"
+    parser: argparse._ActionsContainer, words: str = "number of threads; default OMP_NUM_THREADS, then the cores"
 ) -> None:
     parser.add_argument("--threads", metavar="INT", help=words)
 

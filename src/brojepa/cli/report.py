@@ -8,7 +8,7 @@ from brojepa.cli.parser import Parser
 from brojepa.errors import unknown
 
 EPILOG = """\
-Rows of the paper stand beside its numbers; = ↑ ↓ say whether our mean is within, above or below its standard deviation.
+The paper's numbers are beside ours; = ↑ ↓ say whether our mean is within its standard deviation, above or below.
 A row after ↳ is a changed config, named by its flags. CSV and JSON have every digit and say how runs differ from the
 paper's protocol. A CSV of --runs can be given as a PATH later. ROW is a preset, a preset and its changed flags
 (mnist/jepa-mlp,lr=2e-4), or the hash of a config."""

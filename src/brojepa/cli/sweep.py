@@ -40,17 +40,17 @@ def sweep(argv: list[str]) -> int:
     many.add_argument("--seeds", default="0-5", metavar="INTS", help="such as 0-5 or 0,2,7; default 0-5, the paper's")
     many.add_argument(
         "--grid", nargs="+", action="append", default=[], metavar="KNOB VALUE",
-        help="a knob and the values it takes, as in --grid lr 1e-4 3e-4; several make a product",
+        help="a knob and the values it takes, as in --grid lr 1e-4 3e-4; several grids multiply",
     )  # fmt: skip
-    many.add_argument("--jobs", metavar="INT", help="runs at once; default one for each core, at most 4")
-    many.add_argument("--gpus", metavar="INTS", help="such as 0-3: shared out, one to a run; then --jobs is as many")
+    many.add_argument("--jobs", metavar="INT", help="runs at once; default one per core, at most 4")
+    many.add_argument("--gpus", metavar="INTS", help="GPUs to use, such as 0-3, one per run; also sets --jobs")
     many.add_argument("--slurm", nargs="?", const="", metavar="KEY=VALUE,...", help="on Slurm: see docs/cluster.md")
     many.add_argument("--out", default="runs", metavar="DIR", help="where run directories go; default runs")
     many.add_argument("--data-dir", metavar="DIR", help="where EMNIST is; default BROJEPA_DATA, then the cache")
     many.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
     add_threads(many, "threads of each run; default OMP_NUM_THREADS, then the cores divided by the runs at once")
-    add_track(many, "tell these trackers of every run, as train --track does")
-    many.add_argument("--dry-run", action="store_true", help="say what would run and how each run stands")
+    add_track(many, "log every run to these trackers, as train --track does")
+    many.add_argument("--dry-run", action="store_true", help="show what would run, and the status of each run")
     add_knobs(parser)
     args = parser.parse(join_negative(argv))
     if not args.what:
@@ -166,11 +166,11 @@ def _verdict(jobs: Sequence[Job], status: dict, interrupted: bool) -> int:
 
     done, failed = (sum(s.state == state for s in status.values()) for state in ("done", "failed"))
     if interrupted and done + failed < len(jobs):
-        raise Interrupted(f"stopped with {done} of {plural(len(jobs), 'run')} done; the same command goes on")
+        raise Interrupted(f"stopped with {done} of {plural(len(jobs), 'run')} done; the same command resumes")
     for line in failures(jobs, status):
         print(line)
     if failed:
-        raise RunError(f"{failed} of {plural(len(jobs), 'run')} failed; the same command tries them again")
+        raise RunError(f"{failed} of {plural(len(jobs), 'run')} failed; the same command retries them")
     print(f"{plural(done, 'run')} done")
     return 0
 
@@ -200,7 +200,7 @@ def _on_slurm(jobs: Sequence[Job], asked: str, out: str) -> int:
     if stop.asked and any(s.held for s in standings):
         held = sorted({s.job for s in standings if s.held})
         raise Interrupted(
-            f"the jobs go on without this command; repeat it to see how they do, or cancel: scancel {' '.join(held)}"
+            f"the jobs go on by themselves; repeat the command to see them, or cancel: scancel {' '.join(held)}"
         )
     return _verdict(jobs, status, stop.asked)
 

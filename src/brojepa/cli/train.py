@@ -38,16 +38,16 @@ def train(argv: list[str]) -> int:
     run.add_argument("--out", default="runs", metavar="DIR", help="where run directories go; default runs")
     run.add_argument("--data-dir", metavar="DIR", help="where EMNIST is; default BROJEPA_DATA, then the cache")
     run.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
-    add_threads(run, "threads to compute with; default those that the run began with, OMP_NUM_THREADS, the cores")
+    add_threads(run, "number of threads; default as the run began, then OMP_NUM_THREADS, then the cores")
     run.add_argument(
-        "--profile", action="store_true", help="profile a few steps: where the time goes, and a trace in the run"
+        "--profile", action="store_true", help="profile a few steps: print where the time goes, and write a trace"
     )
-    add_track(run, "tell these trackers of the run; several with commas or by repeating it")
+    add_track(run, "log the run to these trackers; separate several with commas, or repeat the flag")
     run.add_argument(
         "--evaluate",
         metavar="METRICS",
-        help="measure only these at the end: seen,zero-shot for instance, of train, seen, zero-shot, rollout and knn; "
-        "brojepa eval adds the others later; default all",
+        help="metrics to measure at the end: some of train,seen,zero-shot,rollout,knn; default all; brojepa eval adds "
+        "the others later",
     )
     say = run.add_mutually_exclusive_group()
     say.add_argument("--quiet", action="store_true", help="print nothing but warnings and errors")
@@ -90,12 +90,12 @@ def drawing() -> Callable[[Run], Mapping[str, bytes]] | None:
 
 
 def evaluate(argv: list[str]) -> int:
-    """Evaluate a run again, every test image with every action; adds to result.json what --evaluate left out."""
+    """Evaluate a run again, every test image with every action; add what --evaluate left out to result.json."""
     parser = Parser(prog="brojepa eval", description=evaluate.__doc__)
     parser.add_argument("run", metavar="RUN", help=RUN_HELP)
     parser.add_argument("--data-dir", metavar="DIR", help="where EMNIST is, or other images of the same shape")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps; default auto")
-    add_threads(parser, "threads to compute with; default those that the run began with")
+    add_threads(parser, "number of threads; default as the run began")
     add_trust(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     args = parser.parse(argv)

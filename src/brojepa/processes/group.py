@@ -86,7 +86,7 @@ def _join(device: str) -> None:
         backend = "cpu:gloo,cuda:nccl" if gpu else "gloo"
         dist.init_process_group(backend, store=_Here.store, rank=number, world_size=total)
     except (RuntimeError, ValueError, OSError) as error:
-        raise RunError(f"the processes do not find each other ({' '.join(str(error).split()):.120})") from None
+        raise RunError(f"the processes cannot reach each other ({' '.join(str(error).split()):.120})") from None
 
 
 def _first_to_fail() -> bool:

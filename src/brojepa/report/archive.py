@@ -177,7 +177,7 @@ INTRODUCTION = """\
 # Results
 
 Every file is one experiment, every line of it one run: `seed`, `preset`, `base`, `config`, `world`, `environment`,
-`epochs`, `result`, and `inspect` where the algebra was measured. Weights are not kept. `brojepa report {here}` shows
+`epochs`, `result`, and `inspect` if the algebra was measured. Weights are not kept. `brojepa report {here}` shows
 the runs as tables, `brojepa report RUNS --archive {here}` adds to them, and `grep HASH` finds a config by its hash.
 This page is made by that command, from the runs and the questions in [names.csv](names.csv). Accuracies are means over
 seeds ± standard deviation, on test images; zero-shot is strict unless marked weak.

@@ -64,7 +64,7 @@ def errors(repo: str) -> Iterator[None]:
     except known.RevisionNotFoundError:
         raise RequestError(f"{repo} has no such revision: name a branch, a tag or a commit after the @") from None
     except known.LocalEntryNotFoundError:
-        raise RunError(f"the hub does not answer and {repo} is not in the cache: try again with a network") from None
+        raise RunError(f"the hub does not answer and {repo} is not in the cache: check the network") from None
     except known.HfHubHTTPError as error:
         status = getattr(error.response, "status_code", None)
         if status in (401, 403):

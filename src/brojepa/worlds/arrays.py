@@ -43,7 +43,7 @@ def as_arrays(where: str, images: Any, labels: Any) -> tuple[np.ndarray, np.ndar
     if len(images) and 0 in images.shape[1:]:
         raise RequestError(f"{where}: images of {' x '.join(map(str, images.shape[1:]))} have no pixels")
     if len(images) != len(labels):
-        raise RequestError(f"{where}: {len(images)} images but {len(labels)} labels, files of different splits?")
+        raise RequestError(f"{where}: {len(images)} images but {len(labels)} labels: are they of different splits?")
     if (images.dtype != np.uint8 and images.dtype.kind != "f") or labels.dtype.kind not in "iu":
         raise RequestError(
             f"{where}: images must be uint8, or floats from 0 to 1, and labels integers, "

@@ -32,7 +32,7 @@ def poses(
     numbers, counts = np.unique(which, return_counts=True)
     if len(counts) and counts.min() < 2:
         raise RequestError(
-            f"{name}: thing {numbers[counts.argmin()]} has one view, a thing needs two or more: leave it out"
+            f"{name}: thing {numbers[counts.argmin()]} has one view, a thing needs two or more views: leave it out"
         )
     views = Views(from_array(pixels), torch.from_numpy(which), found)
     return _world(name, views, law, None, held_out_things, tolerance, source)
@@ -52,7 +52,7 @@ def recording(
         raise RequestError(f"{name}: the frames of episode {twice} do not follow one another: sort them by episode")
     if len(which) and (short := np.flatnonzero(np.diff(np.flatnonzero(np.insert(last, 0, True))) < 2)).size:
         first = which[np.flatnonzero(last)[short[0]]]
-        raise RequestError(f"{name}: episode {first} has one frame, an episode needs two or more: leave it out")
+        raise RequestError(f"{name}: episode {first} has one frame, an episode needs two or more frames: leave it out")
     given = np.array(as_numpy(actions))
     if given.shape[:1] == which.shape and given.dtype.kind == "f":
         given[last] = 0  # nothing follows the last frame of an episode: files have NaN there

@@ -45,7 +45,7 @@ def fetch_emnist(
         raise RequestError(f"--url {url!r}: {error}; expected an address like {URL}") from None
     except (OSError, http.client.HTTPException, zipfile.BadZipFile) as error:
         why = f"fetching EMNIST into {directory} failed ({str(error).strip()})"
-        raise RunError(f"{why}: repeat to go on, or {by_hand(directory)}") from None
+        raise RunError(f"{why}: repeat the command to resume, or {by_hand(directory)}") from None
     return open_world("emnist", directory)
 
 

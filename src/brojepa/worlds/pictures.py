@@ -98,7 +98,7 @@ def _fitted(pixels: np.ndarray, shape: tuple[int, int, int], where: str, invert:
     if pixels.shape != (height, width, channels):
         given = "x".join(map(str, pixels.shape))
         raise RequestError(
-            f"{where} is {given}, this model reads {height}x{width}x{channels}: crop or scale it first, or say --resize"
+            f"{where} is {given}, this model reads {height}x{width}x{channels}: crop or scale it first, or use --resize"
         )
     return np.moveaxis(255 - pixels if invert else pixels, 2, 0)
 

@@ -121,7 +121,7 @@ def open_world(
             f"--{flag.replace('_', '-')} {views[flag]} is for poses and recordings, {name} is neither: leave it out"
         )
     if size != "" and not has_size(name):
-        raise RequestError(f"--size {size} is for a folder of images, an .npz or HDF5, {name} is none: leave it out")
+        raise RequestError(f"--size {size} is for a folder, an .npz or HDF5, which {name} is not: leave it out")
     if data_dir and not needs_emnist(name):
         raise RequestError(f"--data-dir {data_dir} is for emnist, not for {name}: for your own images use --world PATH")
     if base in WORLDS:
