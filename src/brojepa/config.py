@@ -405,7 +405,7 @@ def parse(name: str, text: str) -> Any:
 
 
 def _word(text: str) -> int | str:
-    """An action as a config holds it: a number where it is one, else the word that its group reads."""
+    """An action as a config holds it: a number if it is one, else the word that its group reads."""
     return int(text) if text.lstrip("+-").isdecimal() else text
 
 

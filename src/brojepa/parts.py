@@ -48,7 +48,7 @@ def resolve(kind: str, path: str) -> Any:
     except ModuleNotFoundError as error:
         missing = error.name is not None and f"{module}.".startswith(f"{error.name}.")
         why = f"there is no module {error.name}" if missing else reason(error)
-        hint = "run from the directory where it lies, or put that on PYTHONPATH; " if missing else ""
+        hint = "run from its directory, or add that to PYTHONPATH; " if missing else ""
         raise _not_imported(kind, path, why, hint) from error
     except (Exception, SystemExit) as error:  # an own module may raise anything while it is imported
         raise _not_imported(kind, path, reason(error)) from error

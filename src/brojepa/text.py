@@ -58,7 +58,7 @@ def actions_text(actions: Sequence[Any], group: Any = None) -> str:
 
 
 def fraction(value: float | None) -> str:
-    """An accuracy with four digits, or a dash where there is none."""
+    """An accuracy with four digits, or a dash if there is none."""
     return "-" if value is None else f"{value:.4f}"
 
 

@@ -1,4 +1,4 @@
-"""Seconds from a command to what it is for: the help screen, and the first training step of mnist/fast."""
+"""Seconds from a command to its first result: the help screen, and the first training step of mnist/fast."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Stepper(Learner):
         return self.placement.device
 
     def advance(self, count: int = 1) -> None:
-        """That many steps of the loop; where the epoch ends it is gone through again."""
+        """That many steps of the loop; at the end of the epoch it starts again."""
         for _ in range(count):
             start = self.step * self.batch_size
             self.learn(self.transitions.batch(self.drawn, start, start + self.batch_size))

@@ -1,4 +1,4 @@
-"""What a model reaches: exact accuracies, retrieval where a state is no label, signs of collapse."""
+"""Evaluation: exact accuracies, retrieval if states are not labels, signs of collapse."""
 
 from brojepa.evaluation.accuracy import (
     ROWS,

@@ -1,6 +1,6 @@
 """Exact evaluation: every image of a split with every action of a set, nothing sampled.
 
-Always in float32 and in chunks, so memory does not grow with images times actions. What is counted is integers;
+Always in float32 and in chunks, so memory does not grow with images times actions. It counts integers;
 accuracies are their ratios.
 """
 
@@ -73,7 +73,7 @@ def rollout_accuracy(
 ) -> float | None:
     """Accuracy when each action is reached by repeating a primitive in latent space.
 
-    None for a supervised model, and where some action is no repetition of a primitive."""
+    None for a supervised model, and if some action is not a repetition of a primitive."""
     plans = [plan for k in actions if (plan := model.group.rollout(k, primitives))]
     if not model.predicts_latents or not actions or len(plans) < len(actions):
         return None
@@ -91,10 +91,10 @@ def rollout_accuracy(
 
 
 def bank(model: Model, data: Latents, actions: Sequence[Element]) -> Latents:
-    """What k-NN looks predicted latents up in.
+    """The latents that k-NN searches.
 
     JEPA predicts latents of images, so the bank is the training images' latents. A supervised model predicts in a
-    space that only acted-on latents live in, so its bank is those of the training actions."""
+    space that only acted-on latents occupy, so its bank is those of the training actions."""
     if model.predicts_latents:
         return data
     z = [torch.cat([model.act(part, k) for part in data.z.split(ROWS)]) for k in actions]
@@ -128,7 +128,7 @@ def _distinct(model: Model, actions: Sequence[Element]) -> list[Element]:
 
 
 class evaluating:
-    """A model as it is measured: eval mode, float32, no gradient; left as it was found."""
+    """Set a model to eval mode, float32 and no gradient, as a context manager; restores it afterwards."""
 
     def __init__(self, model: Model) -> None:
         self.model, self.no_grad = model, torch.no_grad()
@@ -220,7 +220,7 @@ def evaluate(
 
 
 def _disentanglement(model: Model, data: Latents) -> dict[str, Any]:
-    """D_LSBD of the states' mean latents, where states are the elements of the group."""
+    """D_LSBD of the states' mean latents, if states are the elements of the group."""
     group, n = model.group, model.task.n
     if group.order != n:
         return {}
@@ -274,13 +274,13 @@ class LabelEvaluator(Evaluator):
         return evaluate(model, train, test, self.train_actions, self.test_actions, self.done, self.wanted)
 
     def sample(self, model: Model, train: Split) -> dict[str, float]:
-        """All else takes little beside encoding and looking up neighbours."""
+        """Everything else takes little time compared with encoding and searching neighbours."""
         few = train[torch.arange(min(len(train), SAMPLE), device=train.states.device)]
         with evaluating(model):
             latents, encode = _timed(lambda: Latents.of(model, few))
             # a trained model's latents lie near their states' means, so most votes need no search
             fitted = len(train) if model.predicts_latents else len(train) * len(self.train_actions)
-            shown = min(model.task.n, max(2, BANK * model.task.n // fitted))  # states with as many members as in truth
+            shown = min(model.task.n, max(2, BANK * model.task.n // fitted))  # states as large as the real ones
             states = torch.arange(BANK, device=model.device) % shown
             generator = torch.Generator().manual_seed(0)
             means, noise = (torch.randn(c, latents.z.shape[1], generator=generator) for c in (shown, BANK))

@@ -16,7 +16,7 @@ def collapse_signs(z: Tensor) -> dict[str, float]:
     falls to 0 when all latents point one way. latent_scale: standard deviation of the latents themselves, which the
     variance term pulls to 1; rotations leave the origin in place, and latents that shrink into it keep their
     directions spread. effective_rank: the exponential of the entropy of the normalised singular values (Roy and
-    Vetterli, 2007). All are nan where latents are not finite.
+    Vetterli, 2007). All are nan if latents are not finite.
     """
     if not bool(z.isfinite().all()):
         return dict.fromkeys(("latent_std", "latent_scale", "effective_rank"), math.nan)
@@ -34,10 +34,10 @@ FULL = 0.01  # of the variance term, the mean gap of standard deviations below 1
 
 
 def collapsed(row: dict[str, Any]) -> bool:
-    """Whether `collapse_signs` say that latents no longer tell images apart; False where they were not measured.
+    """Whether `collapse_signs` say that latents no longer tell images apart; False if they were not measured.
 
-    Where an epoch's variance term is at zero the latents were spread while it trained, and what looks like a collapse
-    is a batch norm whose running statistics have yet to catch up.
+    If an epoch's variance term is zero, latents were spread in training, and what looks like a collapse is a batch
+    norm whose running statistics lag.
     """
     if "effective_rank" not in row or row.get("variance", 1.0) <= FULL:
         return False

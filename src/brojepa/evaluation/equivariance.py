@@ -1,7 +1,7 @@
-"""Measures of related papers: how much latents tell of the pose, and whether they turn with it.
+"""Metrics of related papers: how well latents encode the pose, and whether they turn with it.
 
-Functions of latents [count, dim] and poses [count, ...]; all are computed on the CPU and leave every random stream as
-it was. A number that does not exist for a group, or for latents that are not finite, is None.
+Functions of latents [count, dim] and poses [count, ...]; all are computed on the CPU and change no random
+stream. A number that does not exist for a group, or for latents that are not finite, is None.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from brojepa.models.actions import BlockAction
 
 VIEWS = 3000  # latents that a probe is fitted on, and as many that it is measured on
 THINGS, POSES = 50, 36  # things, and poses of a continuous group, that D_LSBD is measured on
-ORBIT = 500  # views of a thing that it looks at, where there are more
+ORBIT = 500  # at most this many views of a thing
 FREQUENCY = 10  # the highest that D_LSBD tries
-FEWEST = 8  # poses of a circle that are enough to tell its centre
+FEWEST = 8  # fewest poses that determine the centre of a circle
 HIDDEN, STEPS, BATCH, RATE = 128, 240, 256, 3e-3  # of the two-layer probe
 RIDGE = 1e-3  # of both probes, as a share of the latents' mean variance
 
@@ -61,8 +61,8 @@ def linear_probe(z: Tensor, targets: Tensor, others: Tensor) -> Tensor:
 
 
 def two_layer_probe(z: Tensor, targets: Tensor, others: Tensor, seed: int = 0) -> Tensor:
-    """The same by HIDDEN rectified units between two layers, trained by Adam on whitened latents: what tells the pose
-    need not be what varies most."""
+    """The same by HIDDEN rectified units between two layers, trained by Adam on whitened latents: the directions that
+    encode the pose need not be those that vary most."""
     generator = torch.Generator().manual_seed(seed)
     centre = z.mean(0)
     values, vectors = torch.linalg.eigh((z - centre).T @ (z - centre) / len(z))
@@ -123,7 +123,7 @@ def d_lsbd(group: Group, z: Tensor, poses: Tensor, things: Tensor) -> dict[str, 
     Of each factor and thing: latents less the mean over the factor are brought into the plane of their two principal
     components, each scaled to variance 1/2, and turned back by a frequency times their angle. What is left of their
     variance, 0 to 1, is averaged over things; the frequency with the least counts. The result is the mean over factors.
-    Orbits of which half is missing are left out.
+    Orbits with half of their poses missing are left out.
     """
     nothing = {"d_lsbd": None, "frequencies": None}
     z, things = z.cpu().double(), things.cpu()
@@ -147,7 +147,7 @@ def d_lsbd(group: Group, z: Tensor, poses: Tensor, things: Tensor) -> dict[str, 
 
 
 def _turned_back(z: Tensor, turns: Tensor, factor: int, enough: int, tries: Tensor) -> Tensor | None:
-    """Of the latents of one thing, the variance left by each frequency, [frequencies]; None where poses are too few."""
+    """Of the latents of one thing, the variance left by each frequency, [frequencies]; None if poses are too few."""
     others = turns[:, [i for i in range(turns.shape[1]) if i != factor]]
     orbit = (others / 1e-6).round().unique(dim=0, return_inverse=True)[1] if others.shape[1] else torch.zeros(len(z))
     parts = []
@@ -172,8 +172,8 @@ def _turned_back(z: Tensor, turns: Tensor, factor: int, enough: int, tries: Tens
 def left_by_action(model: Model, z: Tensor, poses: Tensor, things: Tensor) -> float | None:
     """The same with the model's own representation, of any group, on the whole latent in place of a plane.
 
-    Of each thing, latents less their mean are acted on with the inverse of their pose; what is left of their variance,
-    0 to 1, is averaged over things. None where the action is no orthogonal representation.
+    For each thing, the inverse of their pose acts on latents less their mean; the share of variance left, 0 to 1, is
+    averaged over things. None if the action is not an orthogonal representation.
     """
     action, group = model.action, model.group
     if not isinstance(action, BlockAction) or not bool(z.isfinite().all()):
@@ -192,7 +192,7 @@ def left_by_action(model: Model, z: Tensor, poses: Tensor, things: Tensor) -> fl
 
 
 def degrees_per_gap(group: Group) -> float | None:
-    """How many degrees of a turn one unit of `Group.gap` is; None where a gap is no turn."""
+    """How many degrees of a turn one unit of `Group.gap` is; None if a gap is not a turn."""
     if isinstance(group, SO3):
         return 1.0
     return 360 / group.periods[0] if group.periods is not None and len(group.periods) == 1 else None
@@ -205,5 +205,5 @@ def retrieval_error(degrees: Tensor) -> float:
 
 
 def error_ratio(seen: float | None, unseen: float | None) -> float | None:
-    """How many times larger the error is on held-out actions than on those trained on; None where there is none."""
+    """How many times larger the error is on held-out actions than on those trained on; None if there is none."""
     return None if not seen or unseen is None else unseen / seen

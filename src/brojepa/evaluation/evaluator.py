@@ -1,4 +1,4 @@
-"""What measures a model of a world. Each kind of world has an evaluator; an own kind registers its own:
+"""Evaluators measure models. Each kind of world has one; register one for a kind of your own:
 
 @brojepa.evaluator.register(MyWorld)
 class MyEvaluator(brojepa.Evaluator): ...
@@ -36,7 +36,7 @@ def chosen_metrics(words: str | Sequence[str]) -> tuple[str, ...]:
 class Evaluator:
     """Measures the models of one kind of world. Subclass it, and register it with `brojepa.evaluator.register`.
 
-    Set `listener` to hear which share of `test` is done, once `estimate` was called. Set `wanted` to some of the
+    Set `listener` to get the share of `test` that is done, after `estimate` was called. Set `wanted` to some of the
     metrics to let `test` leave out the others.
 
     Args:
@@ -58,7 +58,7 @@ class Evaluator:
         self.world, self.train_actions, self.test_actions = world, train_actions, test_actions
 
     def validate(self, model: Model, held: Split, batch: Batch) -> dict[str, Any]:
-        """What is measured after every epoch.
+        """Measure after every epoch.
 
         Args:
             model: the model.
@@ -71,7 +71,7 @@ class Evaluator:
         raise NotImplementedError
 
     def test(self, model: Model, train: Split) -> dict[str, Any]:
-        """What is measured at the end, on the test split.
+        """Measure at the end, on the test split.
 
         Args:
             model: the model.

@@ -1,14 +1,14 @@
 """The vote of the nearest neighbours by cosine: exact, in bounded memory, and mostly without looking at neighbours.
 
-A trained model's latents lie around the mean of their state, and angles obey the triangle inequality. So most votes are
-settled in the state whose mean is nearest: 20 of its members lie nearer than any member of another state can. All but a
-few stray members of a state lie within a known angle of its mean, which bounds how near they can be; the strays of all
-states are looked at one by one.
+A trained model's latents lie around the mean of their state, and angles obey the triangle inequality. So for most
+queries the state with the nearest mean wins: 20 of its members are nearer than any member of another state can be. All
+but a few stray members of a state are within a known angle of its mean, which bounds how near they can be; the strays
+of all states are compared one by one.
 
-For the queries that this leaves open, the whole bank is searched. It lies sorted by state and cut into groups of one
-state each. A product of queries and bank, tile by tile, gives the best member of every group. The 20 nearest lie in the
-20 groups with the best members; where these groups all show one state, so do the 20 nearest. Only for the queries that
-are still open are members looked at.
+For the remaining queries, the whole bank is searched. It is sorted by state and cut into groups of one state each. A
+product of queries and bank, tile by tile, gives the best member of every group. The 20 nearest are in the 20 groups
+with the best members; if these groups all show one state, so do the 20 nearest. Only for queries that are still open
+are members compared.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def looked_at(n: int, count: int) -> float:
 class Neighbours:
     """A bank to look latents up in: z [count, dim], states [count] from 0 to n - 1.
 
-    A state fills whole groups; what its last one lacks is a member again, which changes no group's best."""
+    A state fills whole groups; its last one is padded with one of its members, which changes no group's best."""
 
     def __init__(self, z: Tensor, states: Tensor, n: int) -> None:
         sizes = torch.bincount(states, minlength=n)
@@ -86,7 +86,7 @@ class Neighbours:
         return state, kept <= others + ROUNDING
 
     def _twentieth(self, rows: Tensor, members: Tensor) -> Tensor:
-        """A cosine that at least 20 of these members reach, [rows]; -2 where too few are there to tell."""
+        """A cosine that at least 20 of these members reach, [rows]; -2 if there are too few."""
         groups = min(len(members), ENOUGH) // GROUP
         if groups < NEIGHBOURS:
             return rows.new_full((len(rows),), -2)
@@ -128,5 +128,5 @@ def _angle(cosine: Tensor) -> Tensor:
 
 
 def _all_but_strays(angles: Tensor) -> Tensor:
-    """The angle within which almost all lie; 0 if there are none."""
+    """The angle within which almost all are; 0 if there are none."""
     return angles.kthvalue(max(1, int(len(angles) * (1 - STRAY)))).values if len(angles) else angles.new_zeros(())

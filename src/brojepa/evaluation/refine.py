@@ -1,9 +1,9 @@
-"""Retrieval without the grain of the grid: from the candidate that was found, ever finer steps to nearer views.
+"""Retrieval between the candidates: finer and finer steps from the candidate that was found.
 
-Where candidates are spread over a continuous group and the true pose is none of them, even a perfect model is off by
-the distance to the nearest candidate. So the search goes on around the candidate that came first: the thing is shown
-in poses a step away on all sides, the nearest latent is kept, and the step is halved. This is retrieval among far more
-candidates, of which only those are shown that can come first.
+If candidates sample a continuous group and the true pose is not among them, even a perfect model is off by the distance
+to the nearest candidate. So the search continues around the first candidate: the thing is shown in poses a step away on
+all sides, the nearest latent is kept, and the step is halved. This equals retrieval among far more candidates, of which
+only the promising ones are shown.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def refine(group: Group, show: Show, goal: Tensor, found: Tensor, steps: Sequenc
     """Poses whose latents are nearer to the goal than those of the poses found.
 
     Args:
-        group: of the poses; `group.around` says what lies a step away.
+        group: of the poses; `group.around` gives the poses a step away.
         show: poses [count, ...] -> the latents of the thing in these poses, [count, dim].
         goal: predicted latents, [count, dim].
         found: poses to start from, [count, ...].
@@ -75,7 +75,7 @@ def errors(
 
 
 def summary(error: Tensor, degrees: float | None) -> dict[str, float] | None:
-    """Of errors [count], the same numbers as of candidates; None for none."""
+    """The same statistics as for candidates, of errors [count]; None if there are none."""
     if not len(error):
         return None
     turn = {} if degrees is None else {"pre": equivariance.retrieval_error(error * degrees)}

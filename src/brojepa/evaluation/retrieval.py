@@ -1,10 +1,10 @@
-"""Exact evaluation where a state is no label: is the true next image found among candidates?
+"""Exact evaluation if states are not labels: is the true next image found among candidates?
 
 A thing is shown in a context pose g, the latent is acted on with k, and the nearest latent of the same thing in the
-candidate poses is found. The true pose is k g. Counted are whether the candidate nearest to the true pose is found
-first (hit@1), the mean of 1 / its rank (MRR), and how far the found pose is from the true one, in degrees and by the
-prediction retrieval error (PRE).
-Pixels, turned by the computer instead of a model, are measured the same way: they are the ceiling.
+candidate poses is found. The true pose is k g. Measured are how often the candidate nearest to the true pose
+is found first (hit@1), the mean of 1 / its rank (MRR), and the distance of the found pose from the true one, in degrees
+and as prediction retrieval error (PRE).
+The ceiling is the same measurement on pixels, which are really turned instead of predicted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LATENTS = 2**21  # entries of the prediction-by-candidate matrix held at once
 @dataclass(frozen=True)
 class Ranks:
     """Of every thing in its context poses with every action: the rank of the true candidate, from 1, and the error:
-    [count, actions]. `degrees` is what one of the error is of a turn; None where it is no turn."""
+    [count, actions]. `degrees` converts the error to degrees; None if it is not a turn."""
 
     rank: Tensor
     error: Tensor
@@ -55,7 +55,7 @@ class Ranks:
 
 
 class ByModel:
-    """What is measured: images become latents, and an action moves latents."""
+    """Retrieval by a model: images become latents, and an action moves latents."""
 
     def __init__(self, model: Model) -> None:
         self.model, self.device = model, model.device
@@ -69,8 +69,8 @@ class ByModel:
 
 
 class ByPixels:
-    """What could be had: images are compared pixel by pixel, and an action moves the picture itself. Where a thing
-    looks alike in two poses (a 0 upside down), this too takes one for the other."""
+    """The ceiling: images are compared pixel by pixel, and an action moves the picture itself. If a thing looks
+    alike in two poses (an upside-down 0), this confuses them too."""
 
     def __init__(self, world: PoseWorld, device: torch.device) -> None:
         self.world, self.device = world, device
@@ -94,8 +94,8 @@ def retrieve(
     seed: int = 0,
     done: Callable[[float], None] = lambda share: None,
 ) -> Ranks:
-    """Every thing in `world.contexts` context poses (drawn by the seed; of the candidates, where these are a grid that
-    the actions stay on) with every action. `done` is called with the share of things measured."""
+    """Measure every thing in `world.contexts` context poses with every action. The poses are drawn by a fixed seed,
+    from the candidates if these are a grid that the actions stay on. `done` gets the share of things measured."""
     group, device = world.group, by.device
     k = group.tensor(actions).to(device)
     candidates = world.candidates.to(device)
@@ -119,7 +119,7 @@ def _again(thing: Split, count: int) -> Split:
 
 
 def context_poses(world: PoseWorld, generator: torch.Generator) -> Tensor:
-    """Poses to start from: candidates, where the measured actions lead from one to another; else drawn."""
+    """Poses to start from: candidates, if the measured actions lead from one to another; else drawn."""
     if world.views:
         return world.group.sample(world.contexts, generator)
     return world.candidates[torch.randint(len(world.candidates), (world.contexts,), generator=generator)]
@@ -192,7 +192,7 @@ class RetrievalEvaluator(Evaluator):
         return measured
 
     def _refined(self, model: Model) -> dict[str, Any]:
-        """The errors that are left where the search goes on around the candidate found, for some of the actions."""
+        """The errors after searching around the candidate found, for some of the actions."""
         world, group, by = self.world, self.world.group, ByModel(model)
         sets = [refine.some_actions(actions) for actions in (self.train_actions, self.test_actions)]
         k = group.tensor([*sets[0], *sets[1]]).to(by.device)
@@ -277,7 +277,7 @@ class RetrievalEvaluator(Evaluator):
         unseen = list(range(len(seen), len(actions)))
         repeated = [i for i in unseen if group.rollout(actions[i], self.train_actions)]
         parts = {"seen": seen, "zero_shot": unseen}
-        if repeated:  # a grid that the training actions walk on, and what lies between
+        if repeated:  # the grid that repeated training actions reach, and the rest
             parts |= {"on_grid": repeated, "off_grid": [i for i in unseen if i not in repeated]}
         summaries = {name: found.summary(columns) for name, columns in parts.items()}
         rows = {group.write(k): found.summary([i]) or {} for i, k in enumerate(actions)}

@@ -42,7 +42,7 @@ def complete(run: Run, measured: dict[str, Any]) -> None:
 
 
 def _holds(old: Any, new: Any) -> bool:
-    """Whether a value that was written is in what is measured now."""
+    """Whether a stored value agrees with the new measurement."""
     if isinstance(old, dict) and isinstance(new, dict):
         return all(key in new and _holds(value, new[key]) for key, value in old.items())
     return old == new
@@ -65,7 +65,7 @@ def world_of(run: Run, data_dir: str | Path | None = None, world: World | None =
 
 
 def same_images(run: Run, world: World) -> bool:
-    """Whether a world has the images that a run was trained on, by what the run remembers of them."""
+    """Whether a world has the images that a run was trained on, as the run recorded them."""
     facts = run.header["world"]
     return all(facts.get(key) == value for key, value in world.facts.items() if key != "name")
 

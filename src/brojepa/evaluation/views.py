@@ -1,9 +1,9 @@
 """Exact evaluation on a user's views: is the view that an action leads to found among those of its thing?
 
-From each view the action to each other is carried out on its latent, and the views of the thing are ranked by their
-distance to the result. Right is every view in the true pose. Counted are hit@1, hit@5, the mean of 1 / rank (MRR) and
-how far the pose that comes first is from the true one: steps of a cycle, degrees of a turn, and the prediction
-retrieval error (PRE).
+For each pair of views, the action between them is applied to the first one's latent, and the views of the thing are
+ranked by their distance to the result. Every view in the true pose is right. Measured are hit@1,
+hit@5, the mean of 1 / rank (MRR) and how far the first pose is from the true one: steps of a cycle, degrees of a turn,
+and the prediction retrieval error (PRE).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from brojepa.worlds import Batch, Split, Views, ViewWorld, pairs
 PAIRS = 200_000  # pairs of views that are measured at most, as many of each thing
 VALIDATED = 20_000  # the same after an epoch
 HORIZON = 10  # steps of a recording that are composed at most
-SAMPLE, TENTH = 64, 10  # views, and a share of the pairs, that tell how long all will take
+SAMPLE, TENTH = 64, 10  # views, and a share of the pairs, from which the total time is estimated
 ENTRIES = 2**21  # of the pair-by-view matrix held at once
 
 
 @evaluator.register(ViewWorld)
 class ViewEvaluator(Evaluator):
-    """How a world of views is measured."""
+    """Measures worlds of views."""
 
     world: ViewWorld
 
@@ -46,7 +46,7 @@ class ViewEvaluator(Evaluator):
             assert isinstance(train, Views)
             measured["equivariance"] = self._equivariance(model, train, measured["retrieval"])
             self.done("equivariance", 1.0)
-            if self.world.group.order is not None:  # a config may say "recorded", and what is done is also undone
+            if self.world.group.order is not None:  # a config may say "recorded", and inverses are trained on too
                 measured["trained_actions"] = [self.world.group.write(k) for k in self.train_actions]
             return measured
 
@@ -65,9 +65,9 @@ class ViewEvaluator(Evaluator):
         return {"pairs": encode * len(views) + ranked, "equivariance": encode * probed}
 
     def _equivariance(self, model: Model, train: Views, found: dict[str, Any]) -> dict[str, Any]:
-        """Probes are fitted on views of training things and read those of test things; where these are the same, on
-        half of the views, and read the others. The poses of a recording start anew in every episode: no probe reads
-        them."""
+        """Probes are fitted on views of training things and read those of test things; if these are the same, they are
+        fitted on half of the views and read the others. The poses of a recording start anew in every episode, so no
+        probe can read them."""
         world, generator = self.world, torch.Generator().manual_seed(0)
         seen, unseen = (found[part] and found[part]["mean_error"] for part in ("seen", "zero_shot"))
         result: dict[str, Any] = {"error_ratio": equivariance.error_ratio(seen, unseen)}

@@ -1,4 +1,4 @@
-"""Runs in one file: a line of JSON per run with all that the files of its directory say, weights aside."""
+"""Runs in one file: one line of JSON per run, with the content of its directory except weights."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def pack(run: Run) -> dict[str, Any]:
     if "result" in there:
         checked["result"] = {**run.result}
     parts = {key: checked[key] if key in checked else run.read(file) for key, file in there.items()}
-    run.config.to_dict()  # an error of one line, where it is none
+    run.config.to_dict()  # raises an error of one line if it is invalid
     header = run.header
     return {"seed": header["seed"], **header, **parts}
 

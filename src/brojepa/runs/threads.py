@@ -22,7 +22,7 @@ def cores() -> int:
 
 
 def from_environment() -> int | None:
-    """The number that OMP_NUM_THREADS asks for; the first where it has one for each level."""
+    """The number that OMP_NUM_THREADS asks for; the first one if it lists several levels."""
     first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     return int(first) if first.isascii() and first.isdigit() and 1 <= int(first) <= MOST else None
 
@@ -52,7 +52,7 @@ def choose(asked: int | None, environment: dict[str, Any]) -> tuple[int, str]:
 
 @contextlib.contextmanager
 def computing_with(number: int) -> Iterator[None]:
-    """Torch computes with this many threads meanwhile, which wait politely for each other."""
+    """As a context manager: torch computes with this many threads, which do not spin on busy cores."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:

@@ -1,10 +1,10 @@
-"""Waiting politely: how threads that share a step wait for each other when other processes want the cores too.
+"""How the threads of a step wait for each other when other processes want the cores too.
 
 GNU OpenMP's threads spin for milliseconds before they sleep. On a quiet machine that is fastest. Beside a busy process
-it is ten times slower: a thread that spins takes the core from the one it waits for. GNU OpenMP spins hardly at all
-while it manages more threads than there are cores. So while this process waits for cores, an idle team of threads is
-kept, which makes one thread too many; when the machine is quiet again, the team goes. It computes nothing, and no
-sum is shared out differently: the numbers have the same bits either way.
+it is ten times slower: a thread that spins takes the core from the one it waits for. GNU OpenMP hardly spins
+while it manages more threads than there are cores. So while this process waits for cores, it keeps an idle team of
+threads, one more than the cores; when the machine is quiet again, the team ends. The team computes nothing, and sums
+are divided as before, so the numbers have the same bits either way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 INTERVAL = 0.2  # seconds between looks
 BUSY, QUIET = 0.1, 0.05  # share of the time for which a thread waits for a core: from where spinning harms, and not
-PATIENCE = 5  # quiet looks in a row until the team goes
+PATIENCE = 5  # quiet looks in a row until the team ends
 
 TASKS, MAPS = Path("/proc/self/task"), Path("/proc/self/maps")
 
@@ -76,8 +76,8 @@ class Watch:
 
 @contextlib.contextmanager
 def politely(threads: int, cores: int) -> Iterator[None]:
-    """Threads that compute meanwhile do not spin while other processes want the cores. Does nothing where there is one
-    thread, or no GNU OpenMP, or the system does not say how long threads wait."""
+    """As a context manager: threads do not spin while other processes want the cores. Does nothing with one thread,
+    without GNU OpenMP, or if the system does not report how long threads wait."""
     library = _gnu_openmp() if threads > 1 else None
     if library is None or _waited() is None:
         yield
@@ -101,14 +101,14 @@ def politely(threads: int, cores: int) -> Iterator[None]:
 
 
 def _gnu_openmp() -> ctypes.CDLL | None:
-    """The library that torch has loaded; None where it uses another."""
+    """The library that torch has loaded; None if it uses another."""
     lines = MAPS.read_text().splitlines() if MAPS.is_file() else []
     path = next((line.split(maxsplit=5)[-1] for line in lines if "libgomp" in line), None)
     return ctypes.CDLL(path) if path else None
 
 
 def _waited() -> float | None:
-    """Seconds for which threads of this process could have run and had no core; None where the system does not say."""
+    """Seconds for which threads of this process waited for a core; None if the system does not report it."""
     total, known = 0, False
     for task in TASKS.iterdir() if TASKS.is_dir() else ():
         with contextlib.suppress(OSError, ValueError, IndexError):  # the thread has ended meanwhile

@@ -1,4 +1,4 @@
-"""What a task of the job array does: it trains a pack of runs one after another, and survives being stopped."""
+"""A task of the job array: it trains a pack of runs one after another, and survives being stopped."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Pack:
             if job.run.done:
                 return ""
             code = self._process(job)
-            if code in (0, 2):  # a wrong request stays wrong
+            if code in (0, 2):  # an invalid request would fail again
                 break
         return describe(code) if code else ""
 
@@ -68,7 +68,7 @@ class Pack:
         # inherits a mask that blocks Slurm's signals, which wait here until it is there, and gets one SIGINT from us.
         with (job.run.path / LOG).open("ab") as log, held_back(signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
             self.child = subprocess.Popen(job.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
-        # not `wait`: where a library has started threads, a signal that one of them gets does not end a blocking call
+        # not `wait`: if a library has started threads, a signal to one of them does not end a blocking call
         while (code := self.child.poll()) is None:
             time.sleep(0.2)
         return code
@@ -97,7 +97,7 @@ class Pack:
         """What to queue again: the same pack, whose finished runs it will skip."""
         from submitit.helpers import DelayedSubmission
 
-        signal.pthread_sigmask(signal.SIG_BLOCK, {_submitit_signal()})  # a second one must not cut this short
+        signal.pthread_sigmask(signal.SIG_BLOCK, {_submitit_signal()})  # a second signal must not interrupt this
         self._stop()
         return DelayedSubmission(replace(self))
 
@@ -110,7 +110,7 @@ def _submitit_signal() -> signal.Signals:
 
 @contextlib.contextmanager
 def held_back(*numbers: signal.Signals) -> Iterator[None]:
-    """Signals that come meanwhile are delivered afterwards; processes started meanwhile never get them."""
+    """As a context manager: signals are delivered afterwards; processes started meanwhile never get them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield

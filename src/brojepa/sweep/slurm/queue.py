@@ -1,4 +1,4 @@
-"""The state of queued runs: records in `<out>/slurm/` say which task holds which run, squeue how it is doing.
+"""The state of queued runs: records in `<out>/slurm/` say which task holds which run, squeue gives its state.
 
 `<job name>.json` is a list of tasks, each a list of runs; `<job name>-<task>-failed.json` says which of them failed and
 why. Runs are named by their directories below `<out>`.
@@ -21,7 +21,7 @@ ENDED = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL
 
 @dataclass(frozen=True)
 class Standing:
-    """How a run is doing on the cluster."""
+    """The status of a run on the cluster."""
 
     state: str  # done, running, queued, failed, or new: in no job yet
     job: str = ""  # Slurm's number of the task that holds it, or held it last
@@ -30,7 +30,7 @@ class Standing:
 
 
 def standings(out: Path, runs: Iterable[str]) -> dict[str, Standing]:
-    """How unfinished runs are doing, where the caller says which those are; runs in no job are left out."""
+    """The status of unfinished runs, which the caller names; runs in no job are left out."""
     wanted = set(runs)
     records = {name: tasks for name, tasks in _records(out) if any(wanted & set(task) for task in tasks)}
     queue = _queue(records)
@@ -44,7 +44,7 @@ def standings(out: Path, runs: Iterable[str]) -> dict[str, Standing]:
 
 
 def _of_task(runs: list[str], failed: dict[str, str], job: str, state: str) -> Iterator[tuple[str, Standing]]:
-    """The unfinished runs of a task, which makes them in order."""
+    """The unfinished runs of a task, which trains them in order."""
     held = state not in ENDED and state != ""
     busy = held and state != "PENDING"
     for run in runs:
@@ -73,7 +73,7 @@ def _records(out: Path) -> Iterator[tuple[str, list[list[str]]]]:
 
 
 def _queue(names: Iterable[str]) -> dict[tuple[str, int], tuple[str, str]]:
-    """What Slurm knows or still remembers of jobs: (name, index in the array) -> (number, state)."""
+    """What Slurm reports about jobs: (name, index in the array) -> (number, state)."""
     listed = ",".join(names)
     if not listed:
         return {}
@@ -83,7 +83,7 @@ def _queue(names: Iterable[str]) -> dict[tuple[str, int], tuple[str, str]]:
 
 
 def ask(*command: str) -> str:
-    """What a command of Slurm prints."""
+    """The output of a Slurm command."""
     try:
         done = subprocess.run(command, capture_output=True, text=True)
     except FileNotFoundError:

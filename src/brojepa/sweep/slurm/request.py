@@ -1,4 +1,4 @@
-"""What is asked of Slurm: `--slurm partition=gpu,time=4:00:00,gpus=1`."""
+"""The request to Slurm: `--slurm partition=gpu,time=4:00:00,gpus=1`."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ class Request:
 
     @property
     def processes(self) -> int:
-        """How many make a run together: one for each GPU."""
+        """How many processes train a run together: one per GPU."""
         return int(self.gpus.rpartition(":")[2]) if self.gpus else 1
 
     def parameters(self, name: str) -> dict[str, Any]:
-        """In submitit's words."""
+        """The parameters as submitit names them."""
         extra = {"requeue": True, **({"mem": self.mem} if self.mem else {})}
         given = {
             "partition": self.partition, "account": self.account, "qos": self.qos, "constraint": self.constraint,

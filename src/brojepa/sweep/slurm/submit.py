@@ -27,7 +27,7 @@ from brojepa.sweep.slurm.pack import Pack, held_back
 from brojepa.sweep.slurm.queue import Standing
 from brojepa.sweep.slurm.request import Request
 
-PACK = {"mlp": 6}  # runs to a task by encoder, where none is asked for: an MLP trains faster than a queue moves
+PACK = {"mlp": 6}  # default runs per task by encoder: an MLP trains faster than a queue moves
 TIMEOUTS = 20  # times that a task may reach its time limit and be queued again
 
 
@@ -66,7 +66,7 @@ def submit(jobs: Sequence[Job], request: Request, out: str | Path) -> list[str]:
 
 
 def states(jobs: Sequence[Job], out: str | Path) -> list[Standing]:
-    """How each run is doing: files say what is done and what failed, squeue what waits and what runs."""
+    """The status of each run: files say what is done and what failed, squeue what waits and what runs."""
     found = queue.standings(place(out), [_key(job) for job in jobs if not job.run.done])
     for job in jobs:
         if _key(job) not in found and not job.run.done:
@@ -77,8 +77,8 @@ def states(jobs: Sequence[Job], out: str | Path) -> list[Standing]:
 
 
 def _done_since(job: Job) -> bool:
-    """Whether a run has its result by now. By listing: a network file system remembers a while that a file was not
-    there, and a job that has ended must not be taken for one that failed."""
+    """Whether a run has its result by now. It lists the directory: a network file system may cache for a while that a
+    file was missing, and a finished job must not count as failed."""
     return job.run.path.is_dir() and job.run.result_file in job.run.path.iterdir()
 
 
@@ -106,8 +106,8 @@ def _submitit() -> Any:
 
 @contextlib.contextmanager
 def _surroundings() -> Iterator[None]:
-    """Without the variables of a job that we may be in, which the new job would take for its own; and without the
-    error output that submitit repeats before it raises it."""
+    """As a context manager: removes the variables of a job that we may be in, which the new job would inherit, and
+    silences error output that submitit prints before raising it."""
     from submitit.helpers import clean_env
 
     config = {key: os.environ[key] for key in ("SLURM_CONF",) if key in os.environ}
