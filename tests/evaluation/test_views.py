@@ -39,7 +39,7 @@ def test_hits_ranks_and_errors_are_those_of_plain_code(seed):
     train, test = world.action_sets(Config(train_actions=(-1, 1)))
     found = ViewEvaluator(world, train, test).measure(model, world.test, 10**6)
     things, poses = world.test.states.numpy(), world.test.poses.numpy()
-    rank, error, far = [], [], []
+    rank, error, far, action = [], [], [], []
     for i in range(len(z)):
         for j in range(len(z)):
             if i == j or things[i] != things[j]:
@@ -52,7 +52,13 @@ def test_hits_ranks_and_errors_are_those_of_plain_code(seed):
             turn = abs(poses[mates[away.argmin()]] - poses[j])
             error.append(min(turn, 8 - turn))
             far.append(k % 8 not in (1, 7))
-    rank, error, far = np.array(rank), np.array(error), np.array(far)
+            action.append(k % 8)
+    rank, error, far, action = map(np.array, (rank, error, far, action))
+    assert {int(word) % 8 for word in found["per_action"]} == {*action.tolist()}
+    for word, hit in found["per_action"].items():
+        rows = action == int(word) % 8
+        assert hit == pytest.approx((rank[rows] == 1).mean())
+        assert found["error_per_action"][word] == np.sort(error[rows])[(rows.sum() - 1) // 2]
     for name, rows in (("seen", ~far), ("zero_shot", far)):
         summary = found["retrieval"][name]
         assert summary["hit1"] == pytest.approx((rank[rows] == 1).mean())

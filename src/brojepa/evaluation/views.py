@@ -101,12 +101,7 @@ class ViewEvaluator(Evaluator):
         ranks = Ranks(rank[:, None], error[:, None], equivariance.degrees_per_gap(group))
         summaries = {"seen": _summary(ranks, seen), "zero_shot": _summary(ranks, unseen)}
         hits = {name: summary and summary["hit1"] for name, summary in summaries.items()}
-        by_action = {}
-        if group.order is not None:
-            place = group.residue(k)
-            for one in (*self.train_actions, *self.test_actions):
-                rows = _summary(ranks, place == group.residue(group.tensor([one]))[0])
-                by_action |= {group.write(one): rows} if rows else {}
+        by_action = self._by_action(k) if group.order is not None else {}
         retrieval: dict[str, Any] = {
             "things": len(things), "views": len(views), "pairs": len(rank), "held_out_things": world.held_out,
             "trained_on": "other things" if world.held_out else "the same things", **summaries,
@@ -119,10 +114,19 @@ class ViewEvaluator(Evaluator):
                 "train": None, "seen": hits["seen"], "zero_shot": hits["zero_shot"], "rollout": None, "knn": None,
             },
             "retrieval": retrieval,
-            "per_action": {name: row["hit1"] for name, row in by_action.items()},
-            "error_per_action": {name: row["median_error"] for name, row in by_action.items()},
+            "per_action": {name: float((ranks.rank[rows] == 1).double().mean()) for name, rows in by_action.items()},
+            "error_per_action": {name: float(ranks.error[rows].median()) for name, rows in by_action.items()},
             "chance": float(share.double().mean()),
         }  # fmt: skip
+
+    def _by_action(self, k: Tensor) -> dict[str, Tensor]:
+        """The rows of every action of a finite group that was measured. Sorted once: a group may have thousands."""
+        group, actions = self.world.group, (*self.train_actions, *self.test_actions)
+        place, wanted = group.residue(k), group.residue(group.tensor(actions))
+        order = place.argsort(stable=True)
+        low, high = (torch.searchsorted(place[order], wanted, right=right).tolist() for right in (False, True))
+        spans = zip(actions, low, high, strict=True)
+        return {group.write(one): order[first:last] for one, first, last in spans if first < last}
 
 
 def _seconds(work: Callable[[], Any]) -> float:
