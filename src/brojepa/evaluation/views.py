@@ -19,6 +19,7 @@ from brojepa.evaluation import equivariance
 from brojepa.evaluation.accuracy import ROWS, evaluating
 from brojepa.evaluation.evaluator import Evaluator, evaluator
 from brojepa.evaluation.retrieval import Ranks, validation
+from brojepa.groups import Group
 from brojepa.groups.group import SAME
 from brojepa.models import Model
 from brojepa.worlds import Batch, Split, Views, ViewWorld, pairs
@@ -161,6 +162,14 @@ def _spread(count: int, most: int) -> Tensor:
     return torch.linspace(0, count - 1, min(most, count), dtype=torch.float64).round().long()
 
 
+def _gaps(group: Group, poses: Tensor) -> Callable[[Tensor], Tensor]:
+    """How far the poses of some rows are from all poses, rows [pairs] -> [pairs, count]; in a table where that fits."""
+    if len(poses) ** 2 > ENTRIES:
+        return lambda rows: group.gap(poses[rows][:, None], poses[None])
+    table = group.gap(poses[:, None], poses[None])
+    return lambda rows: table[rows]
+
+
 def measure_thing(model: Model, world: ViewWorld, views: Views, most: int) -> tuple[Tensor, ...]:
     """Up to `most` pairs of views of one thing, spread over all: the rank of the best right view, how far the first is
     from the true pose, the action [pairs, ...], the steps of a recording between the two (0 where it is none), and the
@@ -180,10 +189,10 @@ def measure_thing(model: Model, world: ViewWorld, views: Views, most: int) -> tu
         start, stop = start[spread], stop[spread]
     start, stop = start.to(device), stop.to(device)
     k = group.canonical(group.compose(poses[stop], group.inverse(poses[start])))
-    parts = []
+    gaps, parts = _gaps(group, poses), []
     for i, j, act in zip(*(x.split(max(1, ENTRIES // count)) for x in (start, stop, k)), strict=True):
         away = torch.cdist(model.act(z[i], act), z)
-        off = group.gap(poses[j][:, None], poses[None])
+        off = gaps(j)
         right = off <= SAME
         best = away.masked_fill(~right, torch.inf).amin(1, keepdim=True)
         rank = 1 + ((away <= best) & ~right).sum(1)  # among equally near views a right one ranks last
