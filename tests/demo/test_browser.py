@@ -49,14 +49,16 @@ def served(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
     """`brojepa demo` as a user starts it, and its address."""
     words = [sys.executable, "-m", "brojepa", "demo", request.param, "--no-browser"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
     try:
-        assert process.stdout is not None
         line = process.stdout.readline()
         assert line.startswith("http://127.0.0.1:"), line
         yield request.param, line.split()[0]
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0, "it ends at once, pages open or not"
+        ended = process.wait(10)
+        process.stdout.close()
+    assert ended == 0, "it ends at once, pages open or not"
 
 
 class Visit:
@@ -195,6 +197,41 @@ def test_hands_and_the_point_move(chromium, served):
     assert len(seen) > 5
     assert len({hands for _, hands in seen}) > 5
     visit.close()
+
+
+def test_a_late_answer_does_not_cover_a_drawing_that_was_begun(chromium, served):
+    name, url = served
+    if name != "mnist/fast":
+        pytest.skip("once is enough")
+    visit, held = Visit(chromium, url, DESKTOP, name), []
+    visit.page.route("**/component_server/", lambda route: held.append(route))
+    before = visit.answers("act")[0]
+    visit.page.locator("#bj-act-dials").get_by_label("+5", exact=True).locator("circle").click()
+    box = visit.page.locator("#bj-act-image canvas").bounding_box()
+    visit.page.mouse.move(box["x"] + 60, box["y"] + 60)
+    visit.page.mouse.down()
+    assert len(held) == 1
+    held[0].continue_()
+    visit.wait("act", before)
+    assert visit.page.locator("#bj-act-image img").is_hidden()
+    visit.page.mouse.up()
+    visit.close()
+
+
+def test_a_server_that_has_gone_is_said(chromium, served):
+    name, url = served
+    if name != "mnist/fast":
+        pytest.skip("once is enough")
+    visit = Visit(chromium, url, DESKTOP, name)
+    for refuse in (lambda route: route.abort(), lambda route: route.fulfill(status=502, body="")):
+        visit.page.route("**/component_server/", refuse)
+        before = visit.answers("act")[0]
+        visit.press("+5" if before == 1 else "+6")
+        assert "still running" in visit.text("#bj-error")
+        visit.page.unroute("**/component_server/")
+    visit.press("+4")
+    assert visit.page.locator("#bj-error").is_hidden()
+    visit.context.close()  # what failed is in the console
 
 
 def test_uploads(chromium, served, tmp_path):

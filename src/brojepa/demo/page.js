@@ -20,12 +20,9 @@ function asker(name, question, shown) {
     if (!asked) return;
     busy = true;
     const begun = performance.now();
-    let answer = null;
-    try {
-      answer = await server[name](asked);
-    } catch (error) {
-      answer = { error: "The server does not answer: is 'brojepa demo' still running?" };
-    }
+    const answer = (await server[name](asked).catch(() => null)) || {
+      error: "The server does not answer: is 'brojepa demo' still running?",
+    };
     try {
       complain(answer.error);
       if (!answer.error) shown(answer);

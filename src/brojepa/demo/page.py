@@ -1,12 +1,14 @@
 """The page as gradio serves it: one component with a template of its own, and three functions that the page calls.
 
-It listens on 127.0.0.1 alone, contacts no other host, and refuses requests larger than an image may be.
+It listens on 127.0.0.1 alone, answers its own page alone, contacts no other host, and refuses requests larger than an
+image may be.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable
@@ -22,23 +24,37 @@ HOST = "127.0.0.1"
 HERE = Path(__file__).parent
 FILES = ("page.html", "parts.js", "picker.js", "answers.js", "page.js")
 BODY = 3 * LARGEST  # bytes of a request: two images as text, and some words
+ASKED = "/gradio_api/component_server"  # where the page's questions go
+NAMES = (b"host", b"origin")  # the headers that say for which page a request is, and from which
+OWN = re.compile(rb"(https?://)?(127\.0\.0\.1|localhost)(:\d+)?")
 
 
-class Small:
-    """ASGI middleware that refuses requests with a body above a size, before it is read."""
+class Guard:
+    """ASGI middleware in front of gradio. It refuses, before a body is read, what does not come from this machine's own
+    page: a request to another name, or sent by a page of another name, which any website that the visitor has open
+    could send; and every upload but the page's questions, and bodies above a size."""
 
     def __init__(self, app: Any, most: int = BODY) -> None:
         self.app, self.most = app, most
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan" or (refused := self._refused(scope)) is None:
             return await self.app(scope, receive, send)
-        size = dict(scope["headers"]).get(b"content-length", b"0")
-        chunked = scope["method"] == "POST" and b"content-length" not in dict(scope["headers"])
-        if chunked or not size.isdigit() or int(size) > self.most:
-            await send({"type": "http.response.start", "status": 413, "headers": [(b"content-type", b"text/plain")]})
-            return await send({"type": "http.response.body", "body": b"too large"})
-        return await self.app(scope, receive, send)
+        status, words = refused
+        await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"text/plain")]})
+        await send({"type": "http.response.body", "body": words})
+
+    def _refused(self, scope: Any) -> tuple[int, bytes] | None:
+        """The status and the words with which a request is refused, or None."""
+        headers = dict(scope["headers"])
+        if scope["type"] != "http" or not all(OWN.fullmatch(headers.get(name, HOST.encode())) for name in NAMES):
+            return 403, b"this page is for this machine alone"
+        if scope["method"] in ("GET", "HEAD"):
+            return None
+        if scope["method"] != "POST" or scope["path"].rstrip("/") != ASKED:
+            return 405, b"the page asks questions only"
+        size = headers.get(b"content-length", b"")
+        return None if size.isdigit() and int(size) <= self.most else (413, b"too large")
 
 
 def answering(ask: Callable[..., dict[str, Any]]) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -49,7 +65,8 @@ def answering(ask: Callable[..., dict[str, Any]]) -> Callable[[dict[str, Any]], 
             return ask(**question)
         except RequestError as error:
             return {"error": str(error)}
-        except (TypeError, ValueError, KeyError) as error:  # not a question of the page
+        except (TypeError, ValueError, KeyError) as error:  # not a question of the page, or a bug, which shall be seen
+            logging.getLogger(__name__).exception("a question without an answer")
             return {"error": f"cannot read the question ({type(error).__name__}): load the page again"}
 
     answer.__name__ = ask.__name__
@@ -85,7 +102,7 @@ def serve(scene: Scene, port: int | None = None, browser: bool = True, wait: boo
     scene.warm_up()
     app = page(scene)
     theme = import_module("gradio").themes.Base(font=["system-ui", "sans-serif"], font_mono=["monospace"])
-    middleware = [import_module("starlette.middleware").Middleware(Small)]
+    middleware = [import_module("starlette.middleware").Middleware(Guard)]
     for name in ("NO_PROXY", "no_proxy"):  # gradio asks itself whether it is up, without a proxy
         os.environ[name] = ",".join(filter(None, (os.environ.get(name), HOST)))
     try:

@@ -97,9 +97,9 @@ class Picker {
   }
 
   show(url, words) {
-    const drawn = this.source && this.source.drawn;
-    this.image.hidden = Boolean(drawn);
-    if (!drawn) this.image.src = url;
+    if (!this.source || this.source.drawn === true) return; // another drawing was begun meanwhile
+    this.image.hidden = Boolean(this.source.drawn);
+    if (!this.source.drawn) this.image.src = url;
     this.read.innerHTML = "";
     this.read.append(...words);
   }
