@@ -30,9 +30,9 @@ OWN = re.compile(rb"(https?://)?(127\.0\.0\.1|localhost)(:\d+)?")
 
 
 class Guard:
-    """ASGI middleware in front of gradio. It refuses, before a body is read, what does not come from this machine's own
-    page: a request to another name, or sent by a page of another name, which any website that the visitor has open
-    could send; and every upload but the page's questions, and bodies above a size."""
+    """ASGI middleware in front of gradio. Before a body is read it refuses requests to another host name, requests from
+    the pages of other sites (any website that the visitor has open could send some), all POSTs but the page's
+    questions, and bodies above a size."""
 
     def __init__(self, app: Any, most: int = BODY) -> None:
         self.app, self.most = app, most
