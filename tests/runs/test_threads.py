@@ -113,13 +113,14 @@ def test_a_number_that_cannot_be_kept_is_said_in_a_line(cli, run, train_again, m
 
 @pytest.mark.parametrize("value", ["0", "-1", "x", "", "1.5", "99999", "²"])
 @pytest.mark.parametrize(
-    "command", ["train", "eval", "sweep", "inspect", "predict", "infer", "plan", "figures", "bench"]
+    "command",
+    ["train", "eval", "sweep", "inspect", "predict", "infer", "plan", "figures", "bench", "decode", "demo", "export"],
 )
 def test_threads_that_cannot_be_are_one_line(cli, trained, tmp_path, command, value) -> None:
     words = {
         "train": [], "sweep": ["mnist/fast"], "predict": [trained[0], "a.png", "--action=1"], "figures": [trained[0]],
         "infer": [trained[0], "a.png", "b.png"], "plan": [trained[0], "a.png", "b.png", "--allowed=1"],
-        "bench": ["startup"],
+        "bench": ["startup"], "export": [trained[0], "--out", tmp_path / "graphs"],
     }.get(command, [trained[0]])  # fmt: skip
     assert "1 to 1024" in one_line(cli(command, *words, f"--threads={value}"), 2)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from brojepa.cli.parser import RUN_HELP, Parser, add_trust
+from brojepa.cli.parser import RUN_HELP, Parser, add_threads, add_trust, threads
 
 
 def export(argv: list[str]) -> int:
@@ -14,11 +14,15 @@ def export(argv: list[str]) -> int:
     parser.add_argument("--format", default="onnx", metavar="onnx|pt2", help="ONNX, or PyTorch's pt2; default onnx")
     parser.add_argument("--out", required=True, metavar="DIR", help="a new or empty directory")
     add_trust(parser)
+    add_threads(parser)
     parser.add_argument("--json", action="store_true", help="print metadata.json")
     args = parser.parse(argv)
+    number = threads(args.threads)
 
     from brojepa.exporting import export as export_run
+    from brojepa.runs.threads import set_threads
 
+    set_threads(number)
     about = export_run(args.run, args.out, args.format, trust=args.trust)
     if args.json:
         print(json.dumps(about))
