@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,7 +24,7 @@ WORDS = (
 )  # fmt: skip
 
 
-def start(world: str, out: Path, epochs: int, count: int = 2, *more: str) -> subprocess.Popen[str]:
+def start(world: str, out: Path, epochs: int, count: int = 2, *more: str, **variables: str) -> subprocess.Popen[str]:
     launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}"] if count > 1 else []
     command = [
         sys.executable,
@@ -38,7 +39,7 @@ def start(world: str, out: Path, epochs: int, count: int = 2, *more: str) -> sub
         str(out),
         *more,
     ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", **variables}
     return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
@@ -132,3 +133,20 @@ def test_a_wrong_request_is_one_line(tiny, tmp_path):
     assert "3 processes" in said(err)[0]
     code, _, err = done(start(tiny, tmp_path, 2, 2, "--no-such-flag"))
     assert len(said(err)) == 1
+
+
+@pytest.mark.parametrize("other", [("--lr", "1e-3"), ("--evaluate", "seen")])
+def test_processes_that_were_asked_for_different_runs_make_none(tiny, tmp_path, other):
+    """As when two machines were given different commands."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    together = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    pair = [
+        start(tiny, tmp_path, 2, 1, *words, **together, RANK=str(rank))
+        for rank, words in enumerate([(), other])
+    ]  # fmt: skip
+    outcomes = [done(process) for process in pair]
+    assert {code for code, _, _ in outcomes} == {2}, outcomes
+    assert "the same command" in "".join(err for _, _, err in outcomes)
+    assert not [*tmp_path.iterdir()]

@@ -12,6 +12,7 @@ from brojepa.processes.group import (
     apart,
     average,
     count,
+    differs,
     first,
     gather,
     joined,
@@ -23,6 +24,6 @@ from brojepa.processes.group import (
 from brojepa.processes.norm import whole_batches
 
 __all__ = [
-    "agree", "alone", "apart", "average", "count", "first", "gather", "joined", "part", "rank", "spread", "together",
-    "whole_batches",
+    "agree", "alone", "apart", "average", "count", "differs", "first", "gather", "joined", "part", "rank", "spread",
+    "together", "whole_batches",
 ]  # fmt: skip

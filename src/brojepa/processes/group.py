@@ -202,6 +202,11 @@ def first(call: Callable[[], T]) -> T:
     return outcome[0]
 
 
+def differs(value: object) -> bool:
+    """Whether any process has another value than the first; all processes must call this at the same point."""
+    return agree(first(lambda: value) != value)
+
+
 def spread(module: nn.Module) -> None:
     """Copy the first process's parameters and buffers to the others."""
     if count() > 1:

@@ -134,6 +134,10 @@ def _made(
         opened, config = in_memory, config.replace(world=identity(None, in_memory))
     run = Run.locate(out, config, name, seed)
     facts = {"config": config.to_dict(), "seed": seed, "world": opened.facts}
+    if processes.differs({**facts, "evaluate": wanted}):
+        raise RequestError(
+            "the processes have different configs, seeds or images: give all of them the same command and the same data"
+        )
     processes.first(lambda: run.check(facts))
     if processes.first(lambda: run.done):
         listeners.found_done(run)
