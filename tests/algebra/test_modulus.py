@@ -184,7 +184,8 @@ def test_learned_harmonics_are_recognised(least, most, planes, noise, share):
     for _ in range(200):
         n = int(rng.integers(least, most + 1))
         multiples = rng.integers(1, n, planes)
-        found = infer_modulus(2 * np.pi / n * multiples + rng.uniform(-noise, noise, planes))[0]
+        found, _, reason = explained(2 * np.pi / n * multiples + rng.uniform(-noise, noise, planes))
+        assert reason != "none", "a good model is never told that it has no cycle"
         smallest = n // math.gcd(n, *multiples.tolist())
         assert found in (smallest, None) or sum(m * found % n > 0 for m in multiples) <= planes / 8
         right += found == smallest
