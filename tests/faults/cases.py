@@ -135,6 +135,33 @@ def arrays(surroundings: Surroundings, draw: Any) -> list[Any]:
     return opening(surroundings, draw, surroundings.world)
 
 
+def on_disk(surroundings: Surroundings, draw: Any) -> list[Any]:
+    """A folder of .npy files: bytes that are wrong, other arrays, headers that lie, files that are gone."""
+    for _ in range(draw(st.integers(1, 2))):
+        name = draw(st.sampled_from(sorted(surroundings.parts)))
+        file, array = surroundings.disk / f"{name}.npy", surroundings.parts[name]
+        how = draw(st.integers(0, 4))
+        if how == 0:
+            surroundings.spoil(file, broken_bytes(draw, file.read_bytes()))
+        elif how == 1:
+            surroundings.spoil(file, b"")
+            np.save(file, odd_array(draw))
+        elif how == 2:
+            surroundings.spoil(file, b"")
+            np.save(file, np.array([{}] * len(array), dtype=object) if draw(st.booleans()) else array[:-1])
+        else:
+            sizes = st.lists(st.sampled_from([-1, 0, 1, 3, 8, 12, 60, 10**12, 2**70, 8.0, True, "x"]), max_size=4)
+            head = {"descr": draw(st.sampled_from(["|u1", "<i8", "<f4", "|O", "<M8[s]", "x", 3])),
+                    "fortran_order": draw(st.booleans()), "shape": tuple(draw(sizes))}  # fmt: skip
+            words = repr(head).encode().ljust(117) + b"\n"
+            content = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(words)) + words + array.tobytes()
+            surroundings.spoil(file, content)
+    if draw(st.integers(0, 9)) == 0:
+        surroundings.spoil(surroundings.disk / "labels.npy", b"")
+        (surroundings.disk / "labels.npy").unlink()
+    return opening(surroundings, draw, surroundings.disk)
+
+
 def idx_files(surroundings: Surroundings, draw: Any) -> list[Any]:
     """IDX files, plain or packed, whose header or length is wrong."""
     file = surroundings.digits / draw(st.sampled_from(MNIST.files))
@@ -235,7 +262,8 @@ def drawings(surroundings: Surroundings, draw: Any) -> list[Any]:
 VALUES = st.sampled_from(
     ["", "0", "1", "2", "3", "-1", "+1", "8", "16", "1e-3", "1e30", "1e999", "nan", "inf", "-inf", "0x10", "1_0",
      "9" * 30, "9" * 5000, "1,2", "-1,1", "1:0", "r,s", "x", "é", "\0", "\n", "a\nb", "~", "~nobody/x", ".", "..", "/",
-     "/dev/null", "/dev/full", "no/such/place", "{run}", "{world}", "{a}", "mnist", "mnist:0-3", "torus", "small.npz",
+     "/dev/null", "/dev/full", "hf://../..", "hf://a/b@../c", "no/such/place",
+     "{run}", "{world}", "{a}", "mnist", "mnist:0-3", "torus", "small.npz",
      "mnist/fast", "fast", "cnn", "mlp", "mfr-learned", "sfr-fixed", "additive", "relaxed", "mean", "spectral",
      "supervised", "jepa", "sigreg",
      "os:system", "json:loads", "cpu", "cuda:9", "auto", "true", "0-2", "2-0", "0-99999999", "md", "json", "csv",
@@ -306,7 +334,8 @@ TARGETS: dict[str, tuple[int, Callable[[Surroundings, Any], list[Any]]]] = {
     "env.json": (1, environment),
     "metrics.jsonl": (1, epochs),
     "checkpoints": (3, weights),
-    ".npz worlds and .npy": (2, arrays),
+    ".npz worlds": (2, arrays),
+    "folders of .npy": (2, on_disk),
     "IDX, plain and .gz": (2, idx_files),
     "PNG and .npy images": (2, pictures),
     "CSV of runs": (1, tables),

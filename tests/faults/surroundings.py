@@ -40,6 +40,10 @@ class Surroundings:
         }
         self.world = place / "small.npz"
         np.savez(self.world, **self.parts)
+        self.disk = place / "disk"
+        self.disk.mkdir()
+        for name, array in self.parts.items():
+            np.save(self.disk / f"{name}.npy", array)
         self.train = ["train", "--world", self.world, *TRAIN.split(), "--out", place / "out", "--quiet"]
         assert self.call(self.train)[0] == 0
         (result,) = (place / "out").rglob("result.json")
