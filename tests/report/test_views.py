@@ -21,6 +21,7 @@ from helpers import says
 from reporting import Cli, cells, line_of, write_run
 
 from brojepa import report
+from brojepa.errors import RunError
 from brojepa.presets import PRESETS
 from brojepa.report.records import METRICS
 
@@ -342,3 +343,31 @@ def test_links_to_runs_are_followed_each_once_and_not_in_circles(cli: Cli, tmp_p
     done = cli("report", here, "--format", "json")
     assert (done.code, done.err) == (0, "")
     assert json.loads(done.out)[0]["seeds"] == [0, 1]
+
+
+# Retrieval and latents
+
+
+def test_what_retrieval_and_latents_show_has_a_table_and_columns(tmp_path: Path) -> None:
+    for seed in range(2):
+        path = write_run(tmp_path, "pose/fast", seed) / "result.json"
+        seen, unseen = ({"hit5": hit, "median_error": 3 * hit} for hit in (0.9, 0.5 + seed / 5))
+        refined = {"seen": {"median_error": 1.0}, "zero_shot": {"median_error": 2.0 + seed}}
+        retrieval = {"seen": seen, "zero_shot": unseen, "refined": refined}
+        measured = {"error_ratio": 4.0, "r2_linear": -0.5, "d_lsbd": None, "frequencies": [1]}
+        path.write_text(json.dumps({**json.loads(path.read_text()), "retrieval": retrieval, "equivariance": measured}))
+    write_run(tmp_path, "pose/additive")
+    view = report.table(tmp_path)
+    _, table = view.markdown().split("pose, retrieval and latents")
+    header = next(cells(line) for line in table.splitlines() if line.startswith("| row"))
+    assert header == ["row", "hit@5", "median error", "refined", "R2", "error ratio"]
+    assert line_of(table, "fast")[1:] == [
+        "0.6000 ± 0.1414", "1.8000 ± 0.4243", "2.5000 ± 0.7071", "-0.5000 ± 0.0000", "4.0000 ± 0.0000",
+    ]  # fmt: skip
+    assert line_of(table, "additive")[1:] == ["-"] * 5
+    row, other = view.rows()
+    assert (row["hit5"], row["refined"], row["refined_std"]) == pytest.approx((0.6, 2.5, math.sqrt(0.5)))
+    assert row["d_lsbd"] is other["hit5"] is None
+    path.write_text(path.read_text().replace("-0.5", '"many"'))
+    with pytest.raises(RunError, match="many"):
+        report.table(path.parent)

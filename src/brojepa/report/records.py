@@ -29,6 +29,8 @@ from brojepa.runs.stored import SUFFIX, is_stored, stored_runs
 from brojepa.text import listed, plural
 
 METRICS = ("train", "seen", "zero_shot", "rollout", "knn")
+FOUND = ("hit5", "mrr", "median_error", "refined", "pre", "r2_linear", "r2_two_layer", "d_lsbd", "error_ratio")
+"""What is known of held-out actions where a result has retrieval, or of latents where it has their geometry."""
 RECORDED = "recorded"  # the training actions of a config that trains on a recording's own steps
 NAMES = {config: name for name, config in PRESETS.items()}
 
@@ -64,6 +66,7 @@ class Record:
     commit: str | None
     source: str = field(compare=False)
     per_action: dict[str, float] | None = field(compare=False, default=None)
+    found: dict[str, float] | None = field(compare=False, default=None)
     group: str | None = field(compare=False, default=None)
     trained: tuple[str, ...] | None = field(compare=False, default=None)
     run: Run | None = field(compare=False, default=None, repr=False)
@@ -237,13 +240,21 @@ def _from_run(run: Run) -> Record:
         if trained is not None and not (isinstance(trained, list) and all(isinstance(k, str) for k in trained)):
             raise ValueError(f"trained_actions is {trained!r}")
         known = {
-            "per_action": per_action or None, "group": header["world"].get("group"),
+            "per_action": per_action or None, "found": _found(result) or None, "group": header["world"].get("group"),
             "trained": None if trained is None else tuple(trained),
         }  # fmt: skip
     except (ValueError, TypeError, AttributeError) as error:
         raise RunError(f"{run.result_file} is not a run's result ({error}): train the run again") from None
     base = header.get("base") or header.get("preset")
     return Record(started_from=base, config=config, source=str(run.path), run=run, **known, **stored)
+
+
+def _found(result: dict[str, Any]) -> dict[str, float]:
+    """The numbers of FOUND that a result has."""
+    retrieval = result.get("retrieval") or {}
+    refined = ((retrieval.get("refined") or {}).get("zero_shot") or {}).get("median_error")
+    every = {**(retrieval.get("zero_shot") or {}), "refined": refined, **(result.get("equivariance") or {})}
+    return {name: float(every[name]) for name in FOUND if every.get(name) is not None}
 
 
 def _checked(name: str, value: Any) -> Any:

@@ -6,14 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from brojepa.report.actions import in_order
-from brojepa.report.records import METRICS, Record, as_row, describe_changes
+from brojepa.report.records import FOUND, METRICS, Record, as_row, describe_changes
 from brojepa.report.render import NOTHING, Grid, View, number, plus_minus, signed
 from brojepa.report.rows import AgainstPaper, Line, Section, departures
 from brojepa.report.statistics import CONFIDENCE, Paired, Summary, summarise
 from brojepa.text import listed
 
 MARKS = {"within": "=", "above": "↑", "below": "↓", None: ""}
-TITLES = {"zero_shot": "zero-shot", "knn": "k-NN"}
+TITLES = {
+    "zero_shot": "zero-shot", "knn": "k-NN", "hit5": "hit@5", "mrr": "MRR", "median_error": "median error",
+    "pre": "PRE", "r2_linear": "R2", "r2_two_layer": "R2, two layers", "d_lsbd": "D_LSBD", "error_ratio": "error ratio",
+}  # fmt: skip
 TRAINED = {True: " *", False: "", None: " ?"}
 SIDE_BY_SIDE = 5  # lines in one grid of accuracies per action
 INTERVAL = f"{CONFIDENCE:.0%}".replace("%", " %")
@@ -40,7 +43,8 @@ class Table(View):
         return [grid for section in self.sections for grid in self._of_section(section, long_names)]
 
     def _of_section(self, section: Section, long_names: bool) -> list[Grid]:
-        """Two grids, to fit a screen: seen and zero-shot, then the rest, which is not known `within` some actions."""
+        """Two grids, to fit a screen: seen and zero-shot, then the rest, which is not known `within` some actions; and
+        a third of what retrieval and latents show, where that was measured."""
         first, second = ("seen", "zero_shot"), ("train", "rollout", "knn")
         headline: list[list[str] | str] = []
         others: list[list[str] | str] = []
@@ -61,6 +65,14 @@ class Table(View):
         grids = [Grid(title, header, headline, notes)]
         if any(line.against_paper(metric).ours for line in section.lines for metric in second) or paper:
             grids.append(Grid(f"{section.title}, the other metrics", ["row", *_columns(second, paper)], others))
+        names = [name for name in FOUND if any(found(line, name) for line in section.lines)]
+        if names:
+            cells: list[list[str] | str] = [
+                [line.method if long_names else line.label, *(self._ours(found(line, name)) for name in names)]
+                for line in section.lines
+            ]
+            header = ["row", *(TITLES.get(name, name) for name in names)]
+            grids.append(Grid(f"{section.title}, retrieval and latents", header, cells))
         return grids
 
     def _cells(self, line: Line, metrics: tuple[str, ...], with_paper: bool) -> list[str]:
@@ -99,7 +111,17 @@ class Table(View):
         }
         for metric in METRICS:
             values |= {f"{metric}{part}": value for part, value in _parts(line.against_paper(metric)).items()}
+        for name in FOUND:
+            ours = found(line, name)
+            values |= {name: ours.mean if ours else None, f"{name}_std": ours.std if ours else None}
         return values | {"notes": line.notes()}
+
+
+def found(line: Line, name: str) -> Summary | None:
+    """One of FOUND over the runs of a line; None where a run does not have it."""
+    values = [(record.found or {}).get(name) for record in line.records]
+    known = [value for value in values if value is not None]
+    return summarise(known) if known and len(known) == len(values) else None
 
 
 def _parts(metric: AgainstPaper) -> dict[str, Any]:
