@@ -123,6 +123,13 @@ def test_inspect_takes_the_packed_weights_where_no_run_is_named(cli: Cli, digits
     assert "from the package" in done.err
 
 
+def test_figures_draw_the_packed_weights_into_the_current_directory(cli: Cli, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli("figures", "mnist/fast", "--only", "accuracy").code == 0
+    assert (tmp_path / "figures" / "accuracy.png").is_file()
+    assert "mnist/fastest" in one_line(cli("figures", "mnist/fastest"), 2)
+
+
 def test_a_run_directory_comes_before_the_package(trained, digit: Path, cli: Cli, tmp_path: Path, monkeypatch):
     """Also one that has the name of a preset."""
     done = cli("predict", trained[0], digit, "--action", "+3")

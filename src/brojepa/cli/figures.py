@@ -13,6 +13,8 @@ from brojepa.cli.sweep import at_once, here
 from brojepa.errors import RequestError, unknown
 from brojepa.figures import FIGURES, KINDS, MOST, Need, paper_runs
 from brojepa.files import place
+from brojepa.runs.find import find, packed
+from brojepa.runs.hub import SCHEME
 
 if TYPE_CHECKING:
     from brojepa.figures.make import Outcome
@@ -54,20 +56,26 @@ def figures(argv: list[str]) -> int:
     if args.paper:
         _train(args, asked)
     places = args.paths if args.paths and not args.paper else [*args.paths, args.runs_dir]
-    paths = [place(given) for given in places]
+    paths = [_run_or_place(given) for given in places]
 
     from brojepa.figures.make import make
     from brojepa.runs.threads import set_threads
 
     set_threads(asked)
     outcomes = []
-    circle = {"circle": options}
-    for outcome in make(paths, names, _out(args.out, paths), args.data_dir, args.trust, circle, _remark):
+    circle, out = {"circle": options}, _out(args.out, [place(given) for given in places])
+    for outcome in make(paths, names, out, args.data_dir, args.trust, circle, _remark):
         print(_line(outcome), flush=True)
         outcomes.append(outcome)
     if not any(o.file or o.error for o in outcomes):
         raise RequestError("no figure drawn: the lines above say why; --paper trains the runs of all figures")
     return max((o.error.exit_code for o in outcomes if o.error), default=0)
+
+
+def _run_or_place(given: str) -> Path:
+    """Where runs are: a path, or that of a run in the package or on the hub."""
+    path = place(given)
+    return path if path.exists() or not (given in packed() or given.startswith(SCHEME)) else find(given).path
 
 
 def _remark(text: str) -> None:
