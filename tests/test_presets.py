@@ -34,7 +34,7 @@ TABLES = {
 PAPER = [f"{world}/{row}" for world, rows in TABLES.items() for row in rows.split()]
 
 
-OURS = ("mnist/fast", "mnist/speedrun", "mnist/best", "emnist/fast", "emnist/speedrun", "pairs/fast")
+OURS = ("mnist/fast", "mnist/speedrun", "mnist/best", "emnist/fast", "emnist/speedrun", "emnist/best", "pairs/fast")
 OTHER_GROUPS = {"torus": "Z10xZ10", "rotation": "SO2", "dihedral": "D4", "pose": "SO3"}
 
 
