@@ -21,7 +21,7 @@ from brojepa.bench.results import Results, read
 from brojepa.config import words, world_folder
 from brojepa.presets import AUTO, PRESETS
 from brojepa.report.archive import overview
-from brojepa.report.records import describe_changes
+from brojepa.report.records import NAMES, describe_changes
 from brojepa.report.render import Grid, View
 from brojepa.report.rows import Line
 from brojepa.report.rows import paper_rows as rows_of_the_paper
@@ -53,7 +53,7 @@ def committed() -> Runs:
     runs: Runs = {}
     for run in runs_under(RESULTS, []):
         header = run.header
-        base = header["preset"] or header["base"]
+        base = NAMES.get(run.config) or header["preset"] or header["base"]  # a preset may be younger than its run
         flags = words(run.config, PRESETS[base])
         file = run.path.parent.relative_to(ROOT).as_posix()
         link = f" [{file.partition(',')[2].removesuffix('.jsonl')}]({file})"

@@ -121,7 +121,8 @@ def committed() -> dict[str, list[dict]]:
     """Results by preset and flags."""
     runs: dict[str, list[dict]] = {}
     for run in runs_under(ROOT / "results", damaged := []):
-        base = run.header["preset"] or run.header["base"]
+        of_today = (name for name, config in PRESETS.items() if config == run.config)
+        base = next(of_today, run.header["preset"] or run.header["base"])
         name = " ".join([base, *words(run.config, PRESETS[base])])
         found = {**run.result, "config": run.header["config"], "where": run.path.parent, "epochs_seen": run.metrics}
         runs.setdefault(name, []).append(found)
