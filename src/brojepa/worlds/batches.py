@@ -96,7 +96,7 @@ class Batch:
     """What a model is trained on in one step.
 
     Args:
-        images: the contexts, [batch, c, h, w], uint8 (float if warped or coarse).
+        images: the contexts, [batch, c, h, w], uint8 (float if warped).
         states: what they show, [batch].
         k: the actions, elements of the group, [batch, actions, ...].
         next_states: the states these lead to, [batch, actions].
