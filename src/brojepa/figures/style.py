@@ -10,6 +10,7 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from textwrap import fill
 from typing import Any
 
 import matplotlib as mpl
@@ -80,8 +81,9 @@ def language() -> Iterator[None]:
 def canvas(data: dict[str, Any], width: float, height: float, key: str = "") -> Figure:
     """An empty figure with its title; below it, in small type, how to read it and which runs it is drawn from."""
     figure = Figure(figsize=(width, height), layout="constrained")
-    figure.suptitle(FIGURES[data["figure"]].title, x=0.01, ha="left")
-    lines = [*filter(None, (FIGURES[data["figure"]].see, key)), *origins(data["runs"])]
+    figure.suptitle(fill(FIGURES[data["figure"]].title, round(12 * width)), x=0.01, ha="left")  # letters per inch
+    text = "\n".join([*filter(None, (FIGURES[data["figure"]].see, key)), *origins(data["runs"])])
+    lines = [fill(line, round(20 * width)) for line in text.splitlines()]
     figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=6.5, color=GREY, linespacing=1.35)
     return figure
 
