@@ -13,8 +13,8 @@ import torch
 
 
 class AdamW(torch.optim.AdamW):
-    """One call of the fused kernel per group of parameters, which count their steps together. It calls no hooks, and
-    has no options but rate, decay, betas and eps."""
+    """One call of the fused kernel per group of parameters, which count their steps together. It has no options but
+    rate, decay, betas and eps."""
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         for group in self.param_groups:
@@ -25,8 +25,6 @@ class AdamW(torch.optim.AdamW):
         with torch.no_grad():
             for group in self.param_groups:
                 self._move(group)
-
-    step.__dict__["hooked"] = True  # so torch does not wrap it
 
     def _move(self, group: dict[str, Any]) -> None:
         if not group["fused"] or len({p.dtype for p in group["params"]}) > 1:
