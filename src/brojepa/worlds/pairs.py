@@ -43,7 +43,7 @@ def every(things: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def some(things: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """Up to `most` pairs of rows that show the same thing, every so many of `every`."""
+    """Up to `most` pairs of rows that show the same thing, spread evenly over all such pairs."""
     rows = rows_per_thing(things)
     sizes = torch.tensor([len(own) * (len(own) - 1) for own in rows])
     ends = sizes.cumsum(0)
