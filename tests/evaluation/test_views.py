@@ -71,6 +71,47 @@ def test_hits_ranks_and_errors_are_those_of_plain_code(monkeypatch, seed, entrie
     assert set(found["per_action"]) <= {world.group.write(k) for k in (*train, *test)}
 
 
+def test_views_that_are_one_picture_are_right_for_each_other():
+    """A hand that turns half as fast as its pose: after half of the cycle it looks the same. The model is exact."""
+    n, things = 8, 2
+    pose = np.tile(np.arange(n), things)
+    which, looks = np.repeat(np.arange(things), n), pose % (n // 2)
+    images = np.zeros((len(pose), 4, 4), np.uint8)
+    images[:, 0, 0], images[:, 1, 1] = looks, which
+    world = PoseWorld.from_arrays("hand", images, which, pose, f"Z{n}")
+    action = BlockRotation.multi(4, n=n // 2)
+    start = torch.randn(things, 4, generator=torch.Generator().manual_seed(0))
+
+    def encode(images):
+        return action.act(start[images[:, 0, 1, 1].long()], images[:, 0, 0, 0].long())
+
+    exact = SimpleNamespace(device=torch.device("cpu"), act=action.act, action=action, encode=encode)
+    train, test = world.action_sets(Config(train_actions=(-1, 1)))
+    found = ViewEvaluator(world, train, test).measure(exact, world.test, 10**6)
+    for name in ("seen", "zero_shot"):
+        summary = found["retrieval"][name]
+        assert (summary["hit1"], summary["mrr"], summary["mean_error"]) == (1, 1, 0)
+    assert found["retrieval"]["alike"] == found["retrieval"]["views"] == n * things
+    assert found["chance"] == pytest.approx(2 / n)
+
+    wrong = SimpleNamespace(**{**vars(exact), "act": lambda z, k: action.act(z, k + 1)})
+    measured = ViewEvaluator(world, train, test).measure(wrong, world.test, 10**6)["retrieval"]
+    assert (measured["zero_shot"]["hit1"], measured["zero_shot"]["mean_error"]) == (0, 1)
+
+
+def test_a_picture_that_comes_twice_in_one_pose_is_no_other_pose(tmp_path):
+    images = np.zeros((6, 4, 4), np.uint8)
+    images[:, 0, 0] = [1, 1, 2, 1, 4, 5]  # the fourth shows what the first two do, in another pose
+    world = PoseWorld.from_arrays("again", images, np.array([0, 0, 0, 0, 1, 1]), np.array([0, 0, 1, 2, 0, 1]), "Z4")
+    assert evaluation_views.pictures(world.test.images).tolist() == [0, 0, 1, 0, 2, 3]
+    z = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+    action = BlockRotation.multi(4, n=4)
+    model = SimpleNamespace(device=torch.device("cpu"), act=action.act, action=action,
+                            encode=lambda images: z[images[:, 0, 0, 0].long()])  # fmt: skip
+    train, test = world.action_sets(Config(train_actions=(-1, 1)))
+    assert ViewEvaluator(world, train, test).measure(model, world.test, 10**6)["retrieval"]["alike"] == 3
+
+
 @pytest.mark.parametrize(
     ("group", "action"),
     [

@@ -1,15 +1,16 @@
 """Exact evaluation on a user's views: is the view that an action leads to found among those of its thing?
 
 For each pair of views, the action between them is applied to the first one's latent, and the views of the thing are
-ranked by their distance to the result. Every view in the true pose is right. Measured are hit@1,
-hit@5, the mean of 1 / rank (MRR) and how far the first pose is from the true one: steps of a cycle, degrees of a turn,
-and the prediction retrieval error (PRE).
+ranked by their distance to the result. Every view in the true pose is right, and so is one that is the same picture:
+no model can tell the two apart. Measured are hit@1, hit@5, the mean of 1 / rank (MRR) and how far the first pose is from
+the true one: steps of a cycle, degrees of a turn, and the prediction retrieval error (PRE).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from brojepa.groups import Group
 from brojepa.groups.group import SAME
 from brojepa.models import Model
 from brojepa.worlds import Batch, Split, Views, ViewWorld, pairs
+from brojepa.worlds.rows import Rows
 
 PAIRS = 200_000  # pairs of views that are measured at most, as many of each thing
 VALIDATED = 20_000  # the same after an epoch
@@ -95,7 +97,7 @@ class ViewEvaluator(Evaluator):
         for i, thing in enumerate(things):
             found.append(measure_thing(model, world, views.of(thing[None]), max(1, most // len(things))))
             done((i + 1) / len(things))
-        rank, error, k, steps, share = (torch.cat(part) for part in zip(*found, strict=True))
+        rank, error, k, steps, share, alike = (torch.cat(part) for part in zip(*found, strict=True))
         seen = steps == 1 if world.recorded is not None else world.trained(k, self.train_actions)
         still = group.distance(k, torch.as_tensor(group.identity, dtype=group.dtype).expand(k.shape)) <= SAME
         unseen = ~world.trained(k, self.train_actions) & ~still
@@ -104,8 +106,9 @@ class ViewEvaluator(Evaluator):
         hits = {name: summary and summary["hit1"] for name, summary in summaries.items()}
         by_action = self._by_action(k) if group.order is not None else {}
         retrieval: dict[str, Any] = {
-            "things": len(things), "views": len(views), "pairs": len(rank), "held_out_things": world.held_out,
-            "trained_on": "other things" if world.held_out else "the same things", **summaries,
+            "things": len(things), "views": len(views), "alike": int(alike.sum()), "pairs": len(rank),
+            "held_out_things": world.held_out, "trained_on": "other things" if world.held_out else "the same things",
+            **summaries,
         }  # fmt: skip
         if world.recorded is not None:
             by_steps = {h: _summary(ranks, steps == h) for h in range(1, HORIZON + 1)}
@@ -162,18 +165,36 @@ def _spread(count: int, most: int) -> Tensor:
     return torch.linspace(0, count - 1, min(most, count), dtype=torch.float64).round().long()
 
 
-def _gaps(group: Group, poses: Tensor) -> Callable[[Tensor], Tensor]:
-    """How far the poses of some rows are from all poses, rows [pairs] -> [pairs, count]; in a table where that fits."""
+def pictures(images: Tensor | Rows) -> Tensor:
+    """Which picture each image is, by a number: the same for images that are equal."""
+    numbers: dict[bytes, int] = {}
+    sums = [sha256(image.numpy()).digest() for some in images.split(ROWS) for image in some[:].cpu().contiguous()]
+    return torch.tensor([numbers.setdefault(one, len(numbers)) for one in sums])
+
+
+def _gaps(group: Group, poses: Tensor, picture: Tensor) -> Callable[[Tensor], Tensor]:
+    """How far the poses of some rows are from those of all views, rows [pairs] -> [pairs, count]; in a table where that
+    fits. Of views that are the same picture, the nearest counts."""
+    different = int(picture.max()) + 1
+
+    def gaps(rows: Tensor) -> Tensor:
+        gap = group.gap(poses[rows][:, None], poses[None])
+        if different == len(poses):
+            return gap
+        least = gap.new_full((len(gap), different), gap.max() + 1)
+        return least.scatter_reduce(1, picture.expand(gap.shape), gap, "amin")[:, picture]
+
     if len(poses) ** 2 > ENTRIES:
-        return lambda rows: group.gap(poses[rows][:, None], poses[None])
-    table = group.gap(poses[:, None], poses[None])
+        return gaps
+    table = gaps(torch.arange(len(poses), device=poses.device))
     return lambda rows: table[rows]
 
 
 def measure_thing(model: Model, world: ViewWorld, views: Views, most: int) -> tuple[Tensor, ...]:
     """Up to `most` pairs of views of one thing, spread over all: the rank of the best right view, how far the first is
     from the true pose, the action [pairs, ...], the steps of a recording between the two (0 where it is none), and the
-    share of views that are right; [pairs] each, on the CPU."""
+    share of views that are right; [pairs] each, on the CPU. Then which views are the same picture as one in another
+    pose, [count]."""
     group, device = world.group, model.device
     views = views.to(device)
     z, poses = model.encode(views.images), views.poses
@@ -189,7 +210,8 @@ def measure_thing(model: Model, world: ViewWorld, views: Views, most: int) -> tu
         start, stop = start[spread], stop[spread]
     start, stop = start.to(device), stop.to(device)
     k = group.canonical(group.compose(poses[stop], group.inverse(poses[start])))
-    gaps, parts = _gaps(group, poses), []
+    picture = pictures(views.images)
+    gaps, parts = _gaps(group, poses, picture.to(device)), []
     for i, j, act in zip(*(x.split(max(1, ENTRIES // count)) for x in (start, stop, k)), strict=True):
         away = torch.cdist(model.act(z[i], act), z)
         off = gaps(j)
@@ -199,4 +221,12 @@ def measure_thing(model: Model, world: ViewWorld, views: Views, most: int) -> tu
         parts.append((rank, off.gather(1, away.argmin(1, keepdim=True))[:, 0], right.float().mean(1)))
     rank, error, share = (torch.cat(part).cpu() for part in zip(*parts, strict=True))
     steps = (stop - start).cpu() if world.recorded is not None else torch.zeros(len(rank), dtype=torch.long)
-    return rank, error, k.cpu(), steps, share
+    return rank, error, k.cpu(), steps, share, _in_other_poses(group, poses.cpu(), picture)
+
+
+def _in_other_poses(group: Group, poses: Tensor, picture: Tensor) -> Tensor:
+    """Which views are the same picture as the first of that picture, in another pose, or have such views, [count]."""
+    numbers = torch.arange(len(picture))
+    first = torch.full_like(numbers, len(numbers)).scatter_reduce(0, picture, numbers, "amin")
+    moved = group.gap(poses, poses[first[picture]]) > SAME
+    return torch.bincount(picture[moved], minlength=len(picture))[picture] > 0

@@ -70,6 +70,11 @@ def _retrieval(found: dict[str, Any]) -> list[str]:
     else:
         things = f"{found['things']} things" if not found.get("by_steps") else f"{found['things']} episodes"
         lines.append(f"  (the true view found first among those of its thing; {things}, {_trained(found)})")
+        if found.get("alike"):
+            lines.append(
+                f"  ({found['alike']:,} of {found['views']:,} views are the same picture as another of their thing in "
+                "another pose; finding either is right)"
+            )
     for name in ("seen", "zero_shot", "on_grid", "off_grid", "ceiling"):
         if found.get(name):
             mrr, median, mean = (found[name][key] for key in ("mrr", "median_error", "mean_error"))
