@@ -2,8 +2,8 @@
 
 For each pair of views, the action between them is applied to the first one's latent, and the views of the thing are
 ranked by their distance to the result. Every view in the true pose is right, and so is one that is the same picture:
-no model can tell the two apart. Measured are hit@1, hit@5, the mean of 1 / rank (MRR) and how far the first pose is from
-the true one: steps of a cycle, degrees of a turn, and the prediction retrieval error (PRE).
+no model can tell the two apart. Measured are hit@1, hit@5, the mean of 1 / rank (MRR) and how far the first pose is
+from the true one: steps of a cycle, degrees of a turn, and the prediction retrieval error (PRE).
 """
 
 from __future__ import annotations
