@@ -168,7 +168,7 @@ def _spread(count: int, most: int) -> Tensor:
 def pictures(images: Tensor | Rows) -> Tensor:
     """Which picture each image is, by a number: the same for images that are equal."""
     numbers: dict[bytes, int] = {}
-    sums = [sha256(image.numpy()).digest() for some in images.split(ROWS) for image in some[:].cpu().contiguous()]
+    sums = [sha256(image.numpy().tobytes()).digest() for some in images.split(ROWS) for image in some[:].cpu().contiguous()]
     return torch.tensor([numbers.setdefault(one, len(numbers)) for one in sums])
 
 
@@ -181,7 +181,7 @@ def _gaps(group: Group, poses: Tensor, picture: Tensor) -> Callable[[Tensor], Te
         gap = group.gap(poses[rows][:, None], poses[None])
         if different == len(poses):
             return gap
-        least = gap.new_full((len(gap), different), gap.max() + 1)
+        least = gap.new_full((len(gap), different), gap.max().item() + 1)
         return least.scatter_reduce(1, picture.expand(gap.shape), gap, "amin")[:, picture]
 
     if len(poses) ** 2 > ENTRIES:
