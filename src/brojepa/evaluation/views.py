@@ -168,7 +168,8 @@ def _spread(count: int, most: int) -> Tensor:
 def pictures(images: Tensor | Rows) -> Tensor:
     """Which picture each image is, by a number: the same for images that are equal."""
     numbers: dict[bytes, int] = {}
-    sums = [sha256(image.numpy().tobytes()).digest() for some in images.split(ROWS) for image in some[:].cpu().contiguous()]
+    some = (part[:].cpu().numpy() for part in images.split(ROWS))
+    sums = (sha256(image.tobytes()).digest() for part in some for image in part)
     return torch.tensor([numbers.setdefault(one, len(numbers)) for one in sums])
 
 
