@@ -87,6 +87,19 @@ def write_json(path: Path, value: Any) -> None:
     write_atomically(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
 
 
+def json_line(value: Any) -> str:
+    """An answer in one line of JSON. Numbers that are not finite, as of a model that has run away, are null."""
+    return json.dumps(_all_finite(value), allow_nan=False)
+
+
+def _all_finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _all_finite(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_all_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"), parse_float=_finite, parse_constant=_finite)

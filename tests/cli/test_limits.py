@@ -18,6 +18,8 @@ from PIL import Image
 import brojepa
 from brojepa.cli import _is_memory
 from brojepa.errors import RequestError
+from brojepa.files import json_line
+from brojepa.runs import Run, checkpoint
 from brojepa.worlds import memory
 
 
@@ -119,3 +121,18 @@ def test_want_of_memory_is_told_from_a_bug() -> None:
     assert _is_memory(caught.value)
     assert _is_memory(MemoryError())
     assert not _is_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+
+
+@pytest.mark.parametrize("name", ["action.theta", "classifier.weight"])
+def test_weights_too_large_to_compute_with_are_one_line(cli: Cli, run: Path, name) -> None:
+    """They are finite themselves; what is computed from them is not, or is no angle."""
+    tensors, meta = checkpoint.load(Run(run).model_file)
+    large = next(key for key in sorted(tensors) if key.startswith(name) and tensors[key].is_floating_point())
+    checkpoint.save(Run(run).model_file, {**tensors, large: torch.full_like(tensors[large], 1e38)}, meta)
+    for command in ("eval", "inspect"):
+        assert "too large" in one_line(cli(command, run), 1)
+
+
+def test_an_answer_in_json_has_null_for_what_is_no_number() -> None:
+    answer = {"a": [1.5, float("nan"), {"b": float("inf")}], "c": (True, None, -float("inf"), "x")}
+    assert json.loads(json_line(answer)) == {"a": [1.5, None, {"b": None}], "c": [True, None, None, "x"]}

@@ -166,8 +166,16 @@ class Case:
         self.seconds = time.monotonic() - begun
         self.points = points.read_text().split()
 
+    @property
+    def cache(self) -> Path:
+        """A try's own, which begins empty: each writes to it what the undisturbed run did."""
+        return self.log.with_suffix(".cache")
+
     def _prepare(self, hurt: Callable[[], None] | None) -> Callable[[], None]:
+        cache = self.cache
+
         def prepare() -> None:
+            os.environ["XDG_CACHE_HOME"] = str(cache)
             if self.kind == "saved at every step":
                 loop.SAVE_EVERY = 0.0
             if hurt:
@@ -182,7 +190,7 @@ class Case:
         out = self.place / str(self.count)
         self.log = self.place / f"{self.count}.log"
         yield out
-        for path in (out, self.log):
+        for path in (out, self.log, self.cache):
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
     def begin(self, out: Path, hurt: Callable[[], None] | None = None) -> int:
@@ -430,16 +438,17 @@ def read_only(case: Case, dice: random.Random) -> Iterator[Callable[[], None]]:
         for place in [out, *(path for path in out.rglob("*") if path.is_dir())]:
             place.chmod(mode)
 
-    def prepare(out: Path) -> None:
-        out.mkdir()
-        if os.geteuid() == 0:
-            os.chown(out, NOBODY, NOBODY)
+    def prepare(*places: Path) -> None:
+        for place in places:
+            place.mkdir()
+            if os.geteuid() == 0:
+                os.chown(place, NOBODY, NOBODY)
 
     for number in (None, *range(len(case.points) // 3, len(case.points), max(1, len(case.points) // 4))):
 
         def attempt(number: int | None = number) -> None:
             with case.fresh() as out:
-                prepare(out)
+                prepare(out, case.cache)
                 case.log.touch(0o666)
                 case.log.chmod(0o666)
                 if number is not None:

@@ -119,7 +119,7 @@ def nearest_harmonics(angles: Angles, n: int) -> tuple[np.ndarray, np.ndarray]:
     """The multiples j, 0 to n - 1, of 2 pi / n that angles are nearest to, and their signed distances in radians."""
     angles, gap = np.asarray(angles, float), 2 * math.pi / n
     nearest = np.round(angles / gap)
-    return nearest.astype(int) % n, angles - nearest * gap
+    return (nearest % n).astype(int), angles - nearest * gap
 
 
 def indistinguishable(angles: Angles, n: int) -> int:

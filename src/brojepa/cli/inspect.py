@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from brojepa.cli.parser import RUN_HELP, Parser, add_threads, add_trust, join_negative, picture_file, threads
+from brojepa.files import json_line
 from brojepa.presets import PRESETS, RECOMMENDED
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def inspect(argv: list[str]) -> int:
     run = find(args.run)
     found = inspect_run(run.path, args.data_dir, args.device, trust=args.trust) | {"run": args.run}
     _say_which(args.run, run)
-    print(json.dumps(found, allow_nan=False) if args.json else "\n".join(describe(found)))
+    print(json_line(found) if args.json else "\n".join(describe(found)))
     if file:
         from brojepa.figures.algebra import picture
 
@@ -62,7 +62,7 @@ def infer(argv: list[str]) -> int:
     _, model, z, shown = _read(args)
     k = model.group.plain(model.infer_action(z[0], z[1]))
     if args.json:
-        print(json.dumps({"from": shown[0], "to": shown[1], "action": _as_json(model, k)}))
+        print(json_line({"from": shown[0], "to": shown[1], "action": _as_json(model, k)}))
         return 0
     _print_images(args, shown)
     print(f"action {model.group.write(k)}")
@@ -82,7 +82,7 @@ def plan(argv: list[str]) -> int:
     if args.json:
         answer = {"action": _as_json(model, way.action), "actions": [_as_json(model, k) for k in way.actions]}
         answer |= {"reached": way.reached, "distance": way.distance}
-        print(json.dumps({"from": shown[0], "to": shown[1], **answer, "states": states}))
+        print(json_line({"from": shown[0], "to": shown[1], **answer, "states": states}))
         return 0
     _print_images(args, shown)
     print(f"action {write(way.action)}, in {len(way.actions)} step{'' if len(way.actions) == 1 else 's'}:")
@@ -140,7 +140,7 @@ def predict(argv: list[str]) -> int:
         write_atomically(file, picture(torch.from_numpy(images), word, near, titles)[file.suffix[1:]])
     _say_which(args.run, run)
     if args.json:
-        print(json.dumps(answers))
+        print(json_line(answers))
         return 0
     for line in answers:
         chance = f"(probability {line['probability']:.4f})"
@@ -183,7 +183,7 @@ def _predict_view(args: argparse.Namespace, run: Run, model: Model, k: Any, file
         write_atomically(file, picture(torch.from_numpy(images), word, found, titles)[file.suffix[1:]])
     _say_which(args.run, run)
     if args.json:
-        print(json.dumps(answers))
+        print(json_line(answers))
         return 0
     for line in answers:
         print(f"{line['image']} is nearest to {line['nearest']}; {word} leads to {line['after']} "

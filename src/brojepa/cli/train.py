@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
@@ -20,6 +19,7 @@ from brojepa.cli.parser import (
     one_seed,
     threads,
 )
+from brojepa.files import json_line
 from brojepa.presets import AUTO, RECOMMENDED, preset, recommended
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def evaluate(argv: list[str]) -> int:
         complete(run, measured)
     otherwise = "result.json says otherwise: another device, torch version or number of threads?"
     if args.json:
-        print(json.dumps(measured))
+        print(json_line(measured))
         if not same:
             print(f"brojepa: {otherwise}", file=sys.stderr)
         return int(not same)

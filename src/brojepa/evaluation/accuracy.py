@@ -227,6 +227,8 @@ def _disentanglement(model: Model, data: Latents) -> dict[str, Any]:
     z = torch.zeros(n, data.z.shape[1], dtype=torch.float64)
     z = z.index_add(0, data.states.cpu(), data.z.cpu().double()) / data.states.bincount(minlength=n).cpu()[:, None]
     shown = z.isfinite().all(1)
+    if not bool(shown.any()):
+        return {}
     return equivariance.disentanglement(model, z[shown], group.elements[shown], torch.zeros(n, dtype=torch.long)[shown])
 
 

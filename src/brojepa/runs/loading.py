@@ -19,7 +19,8 @@ from brojepa.runs.find import find
 from brojepa.runs.run import Run
 from brojepa.worlds.pictures import MOST
 
-LARGE = 2**24  # numbers in an image that any checkpoint may be for
+LARGE = 2**24  # numbers in an image that any checkpoint may be for; and float32 counts no angle beyond it
+TRIED = 64  # elements of a group that are tried when a model is loaded
 
 
 def load(path: str | Path, device: str = "auto", *, trust: bool = False) -> Model:
@@ -54,7 +55,9 @@ def load(path: str | Path, device: str = "auto", *, trust: bool = False) -> Mode
         model.decoder = decoders.load(run, model)
     except RunError as error:  # the model itself is fine: only `decode` needs it
         model.no_decoder = str(error)
-    return model.to(where).eval()
+    model = model.to(where).eval()
+    _check_latents(model, run)
+    return model
 
 
 def task_of(run: Run) -> Task:
@@ -101,6 +104,21 @@ def fill(model: Model, tensors: dict[str, Tensor], run: Run) -> None:
         model.load_state_dict({**model.state_dict(), **tensors})
     except RuntimeError:
         raise _misfit(run) from None
+
+
+def _check_latents(model: Model, run: Run) -> None:
+    """Raise an error if numbers that are finite themselves are so large that what is computed from them is not."""
+    elements = model.group.candidates()
+    some = elements[:: max(1, len(elements) // TRIED)].to(model.device)
+    blank = torch.zeros(1, *model.task.shape, dtype=torch.uint8)
+    with torch.no_grad():
+        z = model.encode(torch.cat([blank, 255 - blank]))
+        made = [z, model.act(z[:, None], some)]
+        if model.classifier is not None:
+            made.append(model.classifier(made[-1]))
+    angles = model.action.angles
+    if not all(bool(t.isfinite().all()) for t in made) or (angles is not None and bool((angles.abs() > LARGE).any())):
+        raise RunError(f"{run.model_file} holds numbers too large to compute with: train the run again")
 
 
 def predicting_state(model: Model) -> dict[str, Tensor]:
