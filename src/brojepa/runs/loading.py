@@ -110,9 +110,9 @@ def _check_latents(model: Model, run: Run) -> None:
     """Raise an error if numbers that are finite themselves are so large that what is computed from them is not."""
     elements = model.group.candidates()
     some = elements[:: max(1, len(elements) // TRIED)].to(model.device)
-    blank = torch.zeros(1, *model.task.shape, dtype=torch.uint8)
+    noise = torch.randint(256, (2, *model.task.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        z = model.encode(torch.cat([blank, 255 - blank]))
+        z = model.encode(noise)  # not blank images, which an encoder of one's own may divide by the contrast of
         made = [z, model.act(z[:, None], some)]
         if model.classifier is not None:
             made.append(model.classifier(made[-1]))
