@@ -58,6 +58,22 @@ def test_two_steps_are_those_of_the_formula():
     assert torch.equal(bias, alone), "all else is AdamW's"
 
 
+def test_large_matrices_are_orthogonalised_in_the_encoders_precision_and_small_ones_are_not():
+    for shape, large in (((256, 300), True), ((255, 300), False)):
+        gradient = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+        moved = []
+        for precision in (torch.float32, torch.bfloat16):
+            weight = nn.Parameter(torch.zeros(shape))
+            weight.grad = gradient.clone()
+            Muon([{"params": [weight], "matrices": True, "weight_decay": 0.0}], precision, lr=1.0).step()
+            assert weight.dtype == torch.float32
+            moved.append(weight.detach())
+        assert torch.equal(*moved) is not large
+        values = [torch.linalg.svdvals(m) for m in moved]
+        assert float((values[0] - values[1]).abs().max()) < 0.05
+        assert float(nn.functional.cosine_similarity(*(m.flatten() for m in moved), dim=0)) > 0.999
+
+
 def test_only_the_encoders_matrices_are_moved_by_muon(digits):
     config = preset("mnist/fast").replace(optimiser="muon")
     model = build(config, Task.of(open_world(str(digits))), torch.Generator().manual_seed(0))

@@ -38,6 +38,7 @@ def optimizer(model: Model, config: Config) -> tuple[torch.optim.AdamW, list[flo
         ({"params": matrices, "weight_decay": decay, "matrices": True}, config.lr * config.matrix_lr),
     ]
     groups = [(group, rate) for group, rate in groups if group["params"]]
-    kind = Muon if muon else AdamW
-    fused = model.device.type in ("cpu", "cuda")
-    return kind([group for group, _ in groups], lr=config.lr, fused=fused), [rate for _, rate in groups]
+    options: dict[str, Any] = {"lr": config.lr, "fused": model.device.type in ("cpu", "cuda")}
+    used = [group for group, _ in groups]
+    optimiser = Muon(used, model.precision, **options) if muon else AdamW(used, **options)
+    return optimiser, [rate for _, rate in groups]
