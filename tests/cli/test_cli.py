@@ -405,6 +405,23 @@ def test_what_an_evaluation_left_out_is_added_later(cli: Cli, digits: Path, tmp_
     assert "identical to result.json" in cli("eval", part.parent).out
 
 
+def test_eval_measures_in_the_precision_in_which_the_run_was_measured(cli: Cli, digits: Path, tmp_path: Path) -> None:
+    """Probabilities of single precision differ: what agrees to the last digit was computed in the same precision."""
+    words = ("train", "--world", digits, *SMALL, "--encoder", "cnn", "--precision", "bfloat16")
+    done = cli(*words, "--eval-precision", "training", "--out", tmp_path / "out")
+    if done.code == 2:
+        pytest.skip(done.err)  # a CPU that cannot
+    (path,) = (tmp_path / "out").rglob("result.json")
+    assert cli("eval", path.parent).out.splitlines()[-1] == "identical to result.json"
+    latents = {}
+    for asked in ("training", "float32"):
+        config = json.loads((path.parent / "config.json").read_text())
+        config["config"]["eval_precision"] = asked
+        (path.parent / "config.json").write_text(json.dumps(config))
+        latents[asked] = json.loads(cli("eval", path.parent, "--json").out)["equivariance"]
+    assert latents["training"] != latents["float32"]
+
+
 def test_an_evaluation_with_another_number_adds_nothing(cli: Cli, digits: Path, tmp_path: Path) -> None:
     cli("train", "--world", digits, *SMALL, "--out", tmp_path / "out", "--evaluate", "seen")
     (path,) = (tmp_path / "out").rglob("result.json")

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brojepa import evaluation
+from brojepa.config import Config
 from brojepa.evaluation import (
     Latents,
     accuracy,
@@ -26,7 +27,7 @@ from brojepa.evaluation import (
 )
 from brojepa.evaluation import knn as neighbours
 from brojepa.evaluation.knn import Neighbours
-from brojepa.models import Task
+from brojepa.models import Task, build
 
 N = TASK.n
 
@@ -310,6 +311,15 @@ def test_evaluating_leaves_the_model_as_it_found_it(training):
     assert m.training is training
     assert m.precision is torch.bfloat16
     assert torch.is_grad_enabled()
+
+
+def test_evaluating_computes_in_the_precision_that_the_config_asks_for():
+    task, generator = Task(n=10, shape=(1, 28, 28), mean=(0.1,), std=(0.3,)), torch.Generator()
+    for asked, used in (("float32", torch.float32), ("training", torch.bfloat16)):
+        m = build(Config(encoder="cnn", eval_precision=asked), task, generator, torch.bfloat16)
+        with evaluating(m):
+            assert m.precision is used
+        assert m.precision is torch.bfloat16
 
 
 @pytest.fixture(scope="module")

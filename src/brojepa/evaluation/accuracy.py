@@ -1,7 +1,7 @@
 """Exact evaluation: every image of a split with every action of a set, nothing sampled.
 
-Always in float32 and in chunks, so memory does not grow with images times actions. It counts integers;
-accuracies are their ratios.
+In float32, unless the config asks for the precision of training, and in chunks, so memory does not grow with images
+times actions. It counts integers; accuracies are their ratios.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _distinct(model: Model, actions: Sequence[Element]) -> list[Element]:
 
 
 class evaluating:
-    """Set a model to eval mode, float32 and no gradient, as a context manager; restores it afterwards."""
+    """Set a model to eval mode, its `eval_precision` and no gradient, as a context manager; restores it afterwards."""
 
     def __init__(self, model: Model) -> None:
         self.model, self.no_grad = model, torch.no_grad()
@@ -136,7 +136,7 @@ class evaluating:
     def __enter__(self) -> Model:
         self.was = self.model.training, self.model.precision
         self.model.eval()
-        self.model.precision = torch.float32
+        self.model.precision = self.model.eval_precision
         self.no_grad.__enter__()
         return self.model
 

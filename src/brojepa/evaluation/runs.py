@@ -14,6 +14,7 @@ from brojepa.evaluation.evaluator import METRICS, evaluator
 from brojepa.files import remove_leftovers, write_json
 from brojepa.runs import Result, Run
 from brojepa.runs import threads as numbers
+from brojepa.runs.devices import place
 from brojepa.runs.find import find
 from brojepa.runs.loading import load
 from brojepa.worlds import World, open_world
@@ -115,6 +116,8 @@ def _evaluated(
 ) -> Result:  # fmt: skip
     model = load(run.path, device, trust=trust)
     config, world = run.config, world_of(run, data_dir, world)
+    if config.eval_precision == "training":
+        model.eval_precision = place(config, device, run.environment.get("precision")).precision
     train, _ = world.hold_out(config.validation, torch.Generator().manual_seed(run.header["seed"]))
     train_actions, test_actions = world.action_sets(config)
     measures = evaluator(world, train_actions, test_actions)

@@ -56,6 +56,7 @@ def build(config: Config, task: Task, generator: torch.Generator, precision: tor
     if not task.n and config.repeat > 1:
         raise RequestError(f"--repeat {config.repeat} is for labelled states, {config.world} has none: use --epochs")
     options: dict[str, Any] = {"normalise": config.normalise, "tta": config.tta, "precision": precision}
+    options["eval_precision"] = precision if config.eval_precision == "training" else torch.float32
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         encoder = _encoder(config, task)

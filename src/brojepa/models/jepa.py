@@ -37,7 +37,7 @@ class JEPA(Model):
         regularise: which latents the regulariser sees: "predicted", or "context" for those of the context images.
         walk: whether the actions of a batch follow one another.
         consistency: the composition-consistency term, if any.
-        **options: `normalise`, `tta` and `precision`, as in `Model`.
+        **options: `normalise`, `tta`, `precision` and `eval_precision`, as in `Model`.
 
     Examples:
         >>> import brojepa

@@ -92,6 +92,7 @@ class Model(nn.Module):
         normalise: scale every latent to a fixed length, by `action.normalise`.
         tta: test-time augmentation; 5 averages the latents of an image and its four one-pixel shifts.
         precision: of the encoder's arithmetic.
+        eval_precision: of the same when `brojepa.evaluate` measures the model.
 
     Examples:
         >>> import brojepa
@@ -114,11 +115,13 @@ class Model(nn.Module):
         normalise: bool = False,
         tta: int = 1,
         precision: torch.dtype = torch.float32,
+        eval_precision: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
         self.task, self.group = task, task.group
         self.encoder, self.action = encoder, action
-        self.normalise, self.tta, self.precision = normalise, tta, precision
+        self.normalise, self.tta = normalise, tta
+        self.precision, self.eval_precision = precision, eval_precision
         self.channels_last = any(p.ndim == 4 and not p.is_contiguous() for p in encoder.parameters())
         self.classifier = nn.Linear(action.out_dim, task.n) if task.n else None
         self.pixel_mean = nn.Buffer(255 * torch.tensor(task.mean)[:, None, None])

@@ -19,6 +19,7 @@ class Supervised(Model):
         normalise: scale every latent to a fixed length.
         tta: test-time augmentation, 1 or 5.
         precision: of the encoder's arithmetic.
+        eval_precision: of the same when `brojepa.evaluate` measures the model.
 
     Examples:
         >>> import brojepa
