@@ -136,7 +136,7 @@ class Config:
     world: str = knob(
         "mnist",
         "mnist, emnist, some of their states as in mnist:0-6, torus, pairs, rotation, dihedral, pose, a path to your "
-        "own images (a directory with a sub-folder of images per state or of IDX files, or an .npz), or own code",
+        "own images (a directory with a sub-folder of images per state or of IDX files, an .npz or HDF5), or own code",
         "world",
     )
     size: str = knob(

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from brojepa.errors import RequestError
 from brojepa.worlds.pictures import fit, named, plain, quiet, read_picture, resized
-from brojepa.worlds.rows import Rows
+from brojepa.worlds.rows import Rows, from_array
 
 CHANNELS = (1, 3, 4)
 ONE = (str, Path, Image.Image, np.ndarray, Tensor)  # what a list of images may hold
@@ -51,6 +51,14 @@ def as_arrays(where: str, images: Any, labels: Any) -> tuple[np.ndarray, np.ndar
         )
     images = images[:, None] if images.ndim == 3 else _channels_first(where, images, first)
     return scaled(where, images), labels.astype(np.int64)
+
+
+def as_images(where: str, images: Any, labels: Any) -> tuple[Tensor | Rows, np.ndarray]:
+    """The same for a world to keep: a copy of the images, or, where they are on disk, rows that stay there."""
+    if isinstance(images, Rows):
+        return images, as_arrays(where, np.broadcast_to(np.uint8(0), images.shape), labels)[1]
+    pixels, labels = as_arrays(where, images, labels)
+    return from_array(pixels), labels
 
 
 def resized_arrays(where: str, images: Any, height: int, width: int) -> np.ndarray:

@@ -11,8 +11,7 @@ from torch import Tensor
 from brojepa.errors import RequestError
 from brojepa.groups import Group, parse
 from brojepa.groups.group import SAME
-from brojepa.worlds.arrays import as_arrays, as_numpy
-from brojepa.worlds.rows import from_array
+from brojepa.worlds.arrays import as_images, as_numpy
 from brojepa.worlds.views import Views, ViewWorld, distinct
 from brojepa.worlds.world import content_sum, pixel_statistics
 
@@ -27,14 +26,14 @@ def poses(
 ) -> ViewWorld:  # fmt: skip
     """A world of views, each of a thing in a pose. See `PoseWorld.from_arrays`."""
     law = parse(group) if isinstance(group, str) else group
-    pixels, which = as_arrays(name, images, things)
+    pixels, which = as_images(name, images, things)
     found = elements(f"{name}: poses", poses, law, len(which))
     numbers, counts = np.unique(which, return_counts=True)
     if len(counts) and counts.min() < 2:
         raise RequestError(
             f"{name}: thing {numbers[counts.argmin()]} has one view, a thing needs two or more views: leave it out"
         )
-    views = Views(from_array(pixels), torch.from_numpy(which), found)
+    views = Views(pixels, torch.from_numpy(which), found)
     return _world(name, views, law, None, held_out_things, tolerance, source)
 
 
@@ -44,7 +43,7 @@ def recording(
 ) -> ViewWorld:  # fmt: skip
     """A world of episodes. See `PoseWorld.from_recording`."""
     law = parse(group) if isinstance(group, str) else group
-    pixels, which = as_arrays(name, images, episode)
+    pixels, which = as_images(name, images, episode)
     last = np.append(which[1:] != which[:-1], True) if len(which) else np.zeros(0, bool)
     if len(np.unique(which)) < last.sum():
         again = which[np.flatnonzero(last)]
@@ -62,7 +61,7 @@ def recording(
     frames = _along(law, taken, torch.from_numpy(last))
     used = taken[torch.from_numpy(~last)]
     listed = distinct(law, _some(law, used))
-    views = Views(from_array(pixels), torch.from_numpy(which), frames)
+    views = Views(pixels, torch.from_numpy(which), frames)
     recorded = tuple(law.plain(k) for k in listed)
     return _world(name, views, law, recorded, held_out_things, tolerance, source)
 

@@ -13,12 +13,18 @@ COPIES = 2  # of the images at once, while they are checked and split
 def check(path: Path, size: int) -> None:
     """An error if an array of this many bytes, read from a path, would not fit."""
     free = available()
-    if free is not None and COPIES * size > free:
+    if free is not None and not fits(size, free):
         need, have = (f"{number / 1e9:,.1f} GB" for number in (COPIES * size, free))
         raise RequestError(
             f"{path} holds {size / 1e9:,.1f} GB of data and needs {need} of memory to be read, {have} are available: "
-            "take fewer or smaller images, or a folder with images.npy and labels.npy, which are read from disk"
+            "take fewer or smaller images, or a folder with images.npy and labels.npy (uint8), which are read from disk"
         )
+
+
+def fits(size: int, free: int | None = None) -> bool:
+    """Whether an array of this many bytes would fit, into what is free."""
+    free = available() if free is None else free
+    return free is None or COPIES * size <= free
 
 
 def available() -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -52,11 +53,15 @@ def _check(path: Path, kind: str, sizes: dict[str, tuple[tuple[int, ...], int]])
         hint = "; or things and poses, or actions and episode, in place of labels" if others else ""
         raise RequestError(f"{path} lacks {' and '.join(missing)}: it holds {', '.join(sizes) or 'nothing'}{hint}")
     memory.check(path, sum(size for _, size in sizes.values()))
-    if kind != "labels":
-        return
-    if ("test_images" in sizes) != ("test_labels" in sizes):
+    if kind == "labels":
+        check_labelled(path, {key: shape for key, (shape, _) in sizes.items()})
+
+
+def check_labelled(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """An error if arrays of these shapes are no labelled images."""
+    if ("test_images" in shapes) != ("test_labels" in shapes):
         raise RequestError(f"{path} holds only one of test_images and test_labels: give both or neither")
-    for start in ("", "test_") if "test_images" in sizes else ("",):
-        images, labels = sizes[f"{start}images"][0], sizes[f"{start}labels"][0]
+    for start in ("", "test_") if "test_images" in shapes else ("",):
+        images, labels = shapes[f"{start}images"], shapes[f"{start}labels"]
         if len(labels) != 1 or images[:1] != labels:
             raise RequestError(f"{path}: {images} images but {labels} labels, need one label per image")

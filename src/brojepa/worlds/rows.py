@@ -6,13 +6,16 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from brojepa.errors import RunError
+
+if TYPE_CHECKING:
+    from brojepa.worlds.chunks import Chunks
 
 PIECE = 1 << 22  # bytes read at once
 
@@ -22,14 +25,14 @@ class Rows:
     a length, a shape and a device, and gives rows, as a tensor, by number, slice, mask or tensor of numbers.
 
     Args:
-        source: all images; its memory may be a file's.
+        source: all images; its memory may be a file's, or it reads them from a file itself.
         index: which of them, [rows]; all if None.
         device: where to give them.
         unchanged: where the source is a file, which then stays where it is: an error if the file has changed.
     """
 
     def __init__(
-        self, source: Tensor, index: Tensor | None = None, device: torch.device | None = None,
+        self, source: Tensor | Chunks, index: Tensor | None = None, device: torch.device | None = None,
         unchanged: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         self.source, self.index, self.device, self.unchanged = source, index, device or source.device, unchanged
@@ -54,8 +57,9 @@ class Rows:
             return self[key[0]][key[1:] if isinstance(key[0], int) else (slice(None), *key[1:])]
         if isinstance(key, int):
             return self[torch.tensor([range(len(self))[key]])][0]
-        if isinstance(key, slice) and self.index is None:
-            return self._given(self._readable()[key])
+        if isinstance(key, slice) and self.index is None and isinstance(self.source, Tensor):
+            self._check()
+            return self._given(self.source[key])
         if isinstance(key, slice):
             rows = torch.arange(*key.indices(len(self)))
         else:
@@ -67,13 +71,13 @@ class Rows:
         """Rows by number; `dim` is 0, as images are rows."""
         assert dim == 0
         index = index.to(self.source.device)
-        return self._given(self._readable().index_select(0, index if self.index is None else self.index[index]))
+        self._check()
+        return self._given(self.source.index_select(0, index if self.index is None else self.index[index]))
 
-    def _readable(self) -> Tensor:
-        """The source. What is read of a file that has become shorter would end the process."""
+    def _check(self) -> None:
+        """What is read of a file that has become shorter would end the process."""
         if self.unchanged is not None:
             self.unchanged()
-        return self.source
 
     def _given(self, images: Tensor) -> Tensor:
         return images.contiguous().to(self.device)
@@ -109,24 +113,24 @@ def from_array(array: np.ndarray) -> Tensor | Rows:
         return torch.from_numpy(array.copy())
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # and nothing writes to it
-        return Rows(torch.from_numpy(array), unchanged=_unchanged(Path(str(owner.filename))))
+        return Rows(torch.from_numpy(array), unchanged=Unchanged(Path(str(owner.filename))))
 
 
-def _unchanged(path: Path) -> Callable[[], None]:
-    """What checks that a file is as it is now. One that was replaced or removed stays as it was for whoever has it
-    open."""
-    before = path.stat()
+class Unchanged:
+    """Checks that a file is as it is now. One that was replaced or removed stays as it was for whoever has it open."""
 
-    def check() -> None:
+    def __init__(self, path: Path) -> None:
+        self.path, self.before = path.resolve(), path.stat()
+
+    def __call__(self, opening: bool = False) -> None:
+        """An error if the file has changed; `opening`: or was replaced."""
         try:
-            now = path.stat()
+            now, before = self.path.stat(), self.before
         except OSError:
             return
         same = (now.st_size, now.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
-        if not same and (now.st_dev, now.st_ino) == (before.st_dev, before.st_ino):
-            raise RunError(f"{path} has changed while it was read: put it back as it was, then repeat the command")
-
-    return check
+        if not same and (opening or (now.st_dev, now.st_ino) == (before.st_dev, before.st_ino)):
+            raise RunError(f"{self.path} has changed while it was read: put it back as it was, then repeat the command")
 
 
 def _owner(array: Any) -> Any:

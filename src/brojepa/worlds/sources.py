@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from brojepa import parts
 from brojepa.config import WORLDS, is_own_world, needs_emnist, parse_size, world_code, world_folder
 from brojepa.errors import MissingData, RequestError, unknown
 from brojepa.files import cache_dir, place
 from brojepa.worlds import brought, derived, folder, hdf5, idx, mapped, npz
-from brojepa.worlds.arrays import every_fifth, resized_arrays
+from brojepa.worlds.arrays import as_images, every_fifth, resized_arrays
+from brojepa.worlds.rows import Rows
 from brojepa.worlds.world import World, content_sum
 
 PARTS = ("train images", "train labels", "test images", "test labels")
@@ -94,8 +96,8 @@ def open_world(
 
     Args:
         name: a built-in world ("mnist", "torus", ...), some states of one ("mnist:0-6"), the path of your own images (a
-            folder with a sub-folder per state, a directory of IDX files or of images.npy and labels.npy, an .npz, a
-            recording in HDF5), or own code ("package.module:name").
+            folder with a sub-folder per state, a directory of IDX files or of images.npy and labels.npy, an .npz or
+            HDF5), or own code ("package.module:name").
         data_dir: where EMNIST is.
         size: resize the images of a folder or a file to N or HxW.
         group: the group of poses or of a recording, if the file does not name it.
@@ -103,7 +105,7 @@ def open_world(
         tolerance: degrees within which two actions of a continuous group count as one; 0 lets the world decide.
 
     Returns:
-        The world, in memory; images in .npy files stay on disk.
+        The world, in memory; images in .npy files and large ones in HDF5 stay on disk.
 
     Raises:
         RequestError: an unknown name, files that are missing or damaged, or an option that does not apply.
@@ -149,7 +151,7 @@ def open_world(
     if os.sep in name or path.suffix:
         raise RequestError(
             f"no world at {name}: give a directory with a sub-folder of images per state, of IDX files or of "
-            "images.npy and labels.npy, an .npz with images and labels, poses or actions, or a recording in HDF5"
+            "images.npy and labels.npy, an .npz with images and labels, poses or actions, or HDF5 of labels or actions"
         )
     raise unknown("world", name, WORLDS)
 
@@ -256,10 +258,7 @@ def _from_npz(path: Path, views: dict[str, Any], size: tuple[int, int] | None) -
     """images, labels, and test_images, test_labels; without the latter every fifth image of a state is for test. Or
     images, things, poses and group; or images, actions, episode and group."""
     kind, data = npz.read(path)
-    digest = hashlib.sha256()
-    for key in sorted(data):
-        digest.update(key.encode())
-        digest.update(np.ascontiguousarray(data[key]).reshape(-1).view(np.uint8).data)
+    source = {"sha256": mapped.content(data, sorted(data))}
     if size:
         for key in {"images", "test_images"} & data.keys():
             data[key] = resized_arrays(f"{path}: {key}", data[key], *size)
@@ -267,16 +266,20 @@ def _from_npz(path: Path, views: dict[str, Any], size: tuple[int, int] | None) -
         views = {**views, "group": _group(path, views["group"], data.get("group", ""))}
         read = brought.poses if kind == "poses" else brought.recording
         images, what, which = (data[key] for key in npz.KEYS[kind])
-        return read(path.stem, images, what, which, **views, source={"sha256": digest.hexdigest()})
-    if views != VIEWS:
-        raise RequestError(f"{path} holds labelled images: --group, --held-out-things and --tolerance are for poses")
+        return read(path.stem, images, what, which, **views, source=source)
+    _no_views(path, views)
     images, labels = data["images"], data["labels"]
     if "test_images" in data:
         train, test = (images, labels), (data["test_images"], data["test_labels"])
     else:
         held = every_fifth(labels)
         train, test = (images[~held], labels[~held]), (images[held], labels[held])
-    return World.assembled(path.stem, train, test, source={"sha256": digest.hexdigest()}, own=True)
+    return World.assembled(path.stem, train, test, source=source, own=True)
+
+
+def _no_views(path: Path, views: dict[str, Any]) -> None:
+    if views != VIEWS:
+        raise RequestError(f"{path} holds labelled images: --group, --held-out-things and --tolerance are for poses")
 
 
 def _group(path: Path, given: str, held: Any) -> str:
@@ -291,17 +294,21 @@ def _group(path: Path, given: str, held: Any) -> str:
 
 
 def _from_hdf5(path: Path, views: dict[str, Any], size: tuple[int, int] | None) -> World:
-    """A recording; see `hdf5`."""
-    columns, held = hdf5.read(path)
-    rows, episode = hdf5.frames(path, columns)
-    digest = hashlib.sha256()
-    for key in hdf5.COLUMNS:
-        digest.update(key.encode())
-        digest.update(np.ascontiguousarray(columns[key]).reshape(-1).view(np.uint8).data)
-    views = {**views, "group": _group(path, views["group"], held)}
-    sums = {"sha256": digest.hexdigest()}
-    pixels, actions = columns["pixels"], columns["action"][rows]
-    images = pixels if np.array_equal(rows, np.arange(len(pixels))) else pixels[rows]
+    """Labelled images or a recording; see `hdf5`."""
+    file = hdf5.read(path, whole=size is not None)
+    columns = dict(file.columns)
     if size:
-        images = resized_arrays(f"{path}: pixels", images, *size)
-    return brought.recording(path.stem, images, actions, episode, **views, source=sums)
+        for key in set(hdf5.PICTURES) & columns.keys():
+            columns[key] = resized_arrays(f"{path}: {key}", columns[key], *size)
+    if file.labelled:
+        _no_views(path, views)
+        return mapped.assembled(path.stem, columns, file.scan)
+    rows, episode = hdf5.frames(path, columns)
+    views = {**views, "group": _group(path, views["group"], file.group)}
+    images, actions = columns["pixels"], columns["action"][rows]
+    if isinstance(images, np.memmap):
+        images, _ = as_images(f"{path}: pixels", images, np.zeros(len(images), np.int64))
+    if not np.array_equal(rows, np.arange(len(images))):
+        images = images.of(torch.from_numpy(rows)) if isinstance(images, Rows) else images[rows]
+    source = {"sha256": file.sha256(images)}
+    return brought.recording(path.stem, images, actions, episode, **views, source=source)
