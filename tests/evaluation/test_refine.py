@@ -12,6 +12,7 @@ from brojepa.evaluation import refine
 from brojepa.groups import SO2, SO3, Cyclic
 from brojepa.models import Task
 from brojepa.presets import PRESETS
+from brojepa.runs.result import accuracies
 from brojepa.worlds import open_world
 
 GROUP = SO3()
@@ -57,6 +58,25 @@ def test_an_exact_model_errs_by_the_grid_before_and_hardly_after():
     assert 7 < float(GROUP.distance(coarse, true).median()) < 8.5
     assert float(GROUP.distance(found, true).median()) < 1
     assert float(GROUP.distance(found, true).max()) < 6
+
+
+def test_the_nearest_candidate_is_as_far_as_the_angle_between_quaternions(monkeypatch):
+    """2 arccos |p . q|, in blocks of any size."""
+    true, grid = GROUP.sample(300, torch.Generator().manual_seed(4)), GROUP.grid(4096)
+    angle = torch.rad2deg(2 * (true.double() @ grid.double().T).abs().amax(1).clamp(max=1).acos())
+    for entries in (1, 10_000, 2**21):
+        monkeypatch.setattr(refine, "ENTRIES", entries)
+        assert torch.allclose(refine.nearest(GROUP, grid, true), angle.float(), atol=0.02)
+    assert 7 < float(angle.median()) < 8.5
+
+
+def test_the_block_splits_errors_by_what_was_trained_on():
+    error, least = torch.tensor([[1.0, 5.0, 7.0], [3.0, 9.0, 11.0]]), torch.tensor([[1.0, 2.0, 3.0], [1.0, 4.0, 5.0]])
+    found = refine.block(error, least, 1, 1.0)
+    assert (found["seen"]["mean_error"], found["zero_shot"]["mean_error"], found["predictions"]) == (2.0, 8.0, 6)
+    nearest = found["nearest_candidate"]
+    assert (nearest["seen"]["mean_error"], nearest["zero_shot"]["mean_error"]) == (1.0, 3.5)
+    assert refine.block(error[:, :1], least[:, :1], 1, None)["zero_shot"] is None
 
 
 def test_a_model_that_turns_too_far_is_off_by_just_that():
@@ -106,5 +126,23 @@ def test_a_result_has_both_and_the_parts_of_the_estimate_are_heard():
     for part in ("seen", "zero_shot"):
         assert 0 < found["refined"][part]["median_error"] <= 180
         assert 0 < found["refined"][part]["pre"] <= 1
+        assert 0 < found["refined"]["nearest_candidate"][part]["median_error"] < found[part]["median_error"]
     again = evaluator(world, train_actions, test_actions).test(model, world.train)
     assert again == result
+
+
+def test_the_report_begins_with_the_error_of_the_model():
+    """Then comes that of the candidates, beside what the best of them would have."""
+    errors = {"median_error": 11.0, "mean_error": 15.0}
+    found = {"seen": {"hit1": 0.5, "hit5": 0.9, "mrr": 0.7, **errors}, "zero_shot": None, "candidates": 4096}
+    refined = {"seen": {"median_error": 6.5, "mean_error": 9.0}, "zero_shot": None}
+    for more, said in ({}, False), ({"nearest_candidate": {"seen": {"median_error": 7.75}, "zero_shot": None}}, True):
+        lines = accuracies({"metrics": {}, "retrieval": {**found, "refined": {**refined, **more}}})
+        own, candidate = (
+            next(i for i, line in enumerate(lines) if word in line) for word in ("refined", "candidate found")
+        )
+        assert own < candidate
+        assert "median 6.5" in lines[own]
+        assert "median 11" in lines[candidate]
+        assert ("7.75" in lines[candidate]) == said
+    assert not any("candidate found" in line for line in accuracies({"metrics": {}, "retrieval": found}))

@@ -20,6 +20,7 @@ from brojepa.worlds import PoseWorld, Split
 
 STEPS = (6.0, 3.0, 1.5)
 """Degrees. The first is above half the distance between neighbours among 4,096 turns of space."""
+ENTRIES = 2**21  # of the matrix of distances held at once
 ACTIONS = 10
 """Of each set of actions, spread over it: every step shows a view in a dozen poses for each prediction."""
 Show = Callable[[Tensor], Tensor]
@@ -74,6 +75,13 @@ def errors(
     return world.group.distance(refine(world.group, show, goal, start), true)
 
 
+def nearest(group: Group, candidates: Tensor, true: Tensor) -> Tensor:
+    """How far the nearest candidate is from each true pose [count, ...], in degrees: [count]. No model that answers
+    with a candidate errs by less."""
+    parts = true.split(max(1, ENTRIES // len(candidates)))
+    return torch.cat([group.distance(some[:, None], candidates[None]).amin(1) for some in parts])
+
+
 def summary(error: Tensor, degrees: float | None) -> dict[str, float] | None:
     """The same statistics as for candidates, of errors [count]; None if there are none."""
     if not len(error):
@@ -82,7 +90,15 @@ def summary(error: Tensor, degrees: float | None) -> dict[str, float] | None:
     return {"median_error": float(error.median()), "mean_error": float(error.double().mean()), **turn}
 
 
-def block(seen: Tensor, unseen: Tensor, degrees: float | None, steps: Sequence[float] = STEPS) -> dict[str, Any]:
-    """What `result.json` has under `refined`."""
-    parts: dict[str, Any] = {"seen": summary(seen, degrees), "zero_shot": summary(unseen, degrees)}
-    return {"steps": list(steps), "predictions": len(seen) + len(unseen), **parts}
+def block(
+    error: Tensor, least: Tensor, seen: int, degrees: float | None, steps: Sequence[float] = STEPS
+) -> dict[str, Any]:
+    """What `result.json` has under `refined`: of the errors [contexts, actions], and of the distances to the `nearest`
+    candidates. The first `seen` actions were trained on."""
+
+    def parts(of: Tensor) -> dict[str, Any]:
+        return {
+            "seen": summary(of[:, :seen].flatten(), degrees), "zero_shot": summary(of[:, seen:].flatten(), degrees)
+        }  # fmt: skip
+
+    return {"steps": list(steps), "predictions": error.numel(), **parts(error), "nearest_candidate": parts(least)}

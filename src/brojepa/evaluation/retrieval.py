@@ -197,7 +197,8 @@ class RetrievalEvaluator(Evaluator):
         sets = [refine.some_actions(actions) for actions in (self.train_actions, self.test_actions)]
         k = group.tensor([*sets[0], *sets[1]]).to(by.device)
         generator = torch.Generator().manual_seed(0)
-        count, found = len(world.test), []
+        count, candidates = len(world.test), world.candidates.to(by.device)
+        found, least = [], []
         for i in range(count):
             thing = world.test[torch.tensor([i])].to(by.device)
             start = context_poses(world, generator).to(by.device)
@@ -205,10 +206,10 @@ class RetrievalEvaluator(Evaluator):
             true = group.compose(k, start[:, None])
             error = refine.errors(by.read, world, thing, goal.flatten(0, 1), true.flatten(0, 1), ROWS)
             found.append(error.view(goal.shape[:2]))
+            least.append(refine.nearest(group, candidates, true.flatten(0, 1)).view(goal.shape[:2]))
             self.done("refined", (i + 1) / count)
-        error = torch.cat(found).cpu()
-        seen, unseen = error[:, : len(sets[0])].flatten(), error[:, len(sets[0]) :].flatten()
-        return refine.block(seen, unseen, equivariance.degrees_per_gap(group))
+        degrees = equivariance.degrees_per_gap(group)
+        return refine.block(torch.cat(found).cpu(), torch.cat(least).cpu(), len(sets[0]), degrees)
 
     def _equivariance(self, model: Model, train: Split, found: dict[str, Any]) -> dict[str, Any]:
         """Probes are fitted on training things in poses drawn at random, and read test things in others."""

@@ -75,22 +75,24 @@ def _retrieval(found: dict[str, Any]) -> list[str]:
                 f"  ({found['alike']:,} of {found['views']:,} views are the same picture as another of their thing in "
                 "another pose; finding either is right)"
             )
+    refined = found.get("refined") or {}
+    nearest = refined.get("nearest_candidate") or {}
+    for name in ("seen", "zero_shot"):
+        if rest := refined.get(name):  # of the model alone; the candidates' own distances come after it
+            where = name.replace("_", "-")
+            lines.append(
+                f"  {where:<10} error of the pose, refined between the candidates: median {rest['median_error']:.4g}, "
+                f"mean {rest['mean_error']:.4g}"
+            )
     for name in ("seen", "zero_shot", "on_grid", "off_grid", "ceiling"):
         if found.get(name):
             mrr, median, mean = (found[name][key] for key in ("mrr", "median_error", "mean_error"))
             five = f"hit@5 {found[name]['hit5']:.4f}, " if "hit5" in found[name] else ""
             where = f"{'pixels' if name == 'ceiling' else name.replace('_', '-'):<10}"
             pre = f", PRE {found[name]['pre']:.4f}" if "pre" in found[name] else ""
-            lines.append(
-                f"  {where} {five}MRR {mrr:.4f}, error of the pose found: median {median:.4g}, mean {mean:.4g}{pre}"
-            )
-    for name in ("seen", "zero_shot"):
-        if rest := (found.get("refined") or {}).get(name):
-            where = name.replace("_", "-")
-            lines.append(
-                f"  {where:<10} refined between the candidates: median {rest['median_error']:.4g}, "
-                f"mean {rest['mean_error']:.4g}"
-            )
+            best = f" (the nearest candidate's: {least['median_error']:.4g})" if (least := nearest.get(name)) else ""
+            off = f"error of the {'candidate' if name in refined else 'pose'} found: median {median:.4g}{best}"
+            lines.append(f"  {where} {five}MRR {mrr:.4f}, {off}, mean {mean:.4g}{pre}")
     if found.get("by_steps"):
         hits = " ".join(f"{steps}: {row['hit1']:.3f}" for steps, row in found["by_steps"].items())
         lines.append(f"  steps composed into one action, and how often the frame is found: {hits}")
