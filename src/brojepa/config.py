@@ -29,10 +29,12 @@ ROTATIONS = ("sfr-fixed", "sfr-learned", "mfr-fixed", "mfr-learned")
 LARGEST_SIZES = {
     "width": 128,
     "pool": 64,
+    "shrink": LARGEST,
     "latent": 65_536,
     "walk": 1_024,
     "shift": LARGEST,
 }  # larger models fit in no memory
+PAIRS = ("batch_size", "latent", "views")  # at least two of each
 LARGEST_ANGLE = 1e3  # radians; float32 cannot represent much larger angles exactly
 EMBEDDINGS = ("additive", "lookup", "linear", "fourier", "hybrid")
 
@@ -165,6 +167,11 @@ class Config:
         3,
         "side of the grid that the cnn pools to; a larger one, up to a quarter of the image, resolves poses better",
     )
+    shrink: int = knob(
+        1,
+        "the cnn reads the means of blocks of N x N pixels: large images take less time; all commands still take "
+        "images of the original size",
+    )
     latent: int = knob(64, "latent dimension; even for rotations")
     standardise: bool = knob(False, "end the encoder with a batch norm: latents of mean 0 and variance 1")
     normalise: bool = knob(False, "L2-normalise latents, separately in each irrep block")
@@ -254,8 +261,8 @@ class Config:
             object.__setattr__(self, "size", str(sides[0]) if sides[0] == sides[1] else f"{sides[0]}x{sides[1]}")
         for f in dataclasses.fields(self):
             object.__setattr__(self, f.name, _typed(f.name, getattr(self, f.name)))
-        for name in ("width", "pool", "latent", "epochs", "repeat", "batch_size", "validation", "walk", "views"):
-            self._at_least(name, 2 if name in ("batch_size", "latent", "views") else 1)
+        for name in ("width", "pool", "shrink", "epochs", "repeat", "validation", "walk", *PAIRS):
+            self._at_least(name, 2 if name in PAIRS else 1)
         for name, most in LARGEST_SIZES.items():
             if getattr(self, name) > most:
                 raise RequestError(f"{flag(name)} must be at most {most:,}, got {getattr(self, name)}")
@@ -286,6 +293,8 @@ class Config:
             raise RequestError(f"--warp must be in [0, 0.5], got {self.warp}: 0.1 turns by up to about 6 degrees")
         if self.width > 1 and self.encoder != "cnn":
             raise RequestError(f"--width {self.width} is for --encoder cnn, got --encoder {self.encoder}")
+        if self.shrink > 1 and self.encoder != "cnn":
+            raise RequestError(f"--shrink {self.shrink} is for --encoder cnn, got --encoder {self.encoder}: use --size")
         if self.irreps and self.action != "mfr-fixed":
             raise RequestError(f"--irreps {self.irreps!r} is for --action mfr-fixed, got --action {self.action}")
         if self.walk > 1 and self.every_action:

@@ -70,6 +70,7 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "mlp": {"encoder": "mlp"},
     "cnn": {"encoder": "cnn", "standardise": True},
     "cnn of colours, wide": {"encoder": "cnn", "width": 2, "channels": 3},
+    "cnn that shrinks 9 x 9 by 2": {"encoder": "cnn", "shrink": 2},
     "resnet18": {"encoder": "resnet18", "standardise": True},
     "five versions, normalised": {"encoder": "cnn", "tta": 5, "normalise": True, "standardise": True},
     "pixels": {"encoder": "mlp", "method": "supervised", "action": "additive"},

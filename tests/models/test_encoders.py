@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from brojepa.errors import RequestError
 from brojepa.models.encoders import CNN, ENCODERS, MLP, Pixels, ResNet18
 
 SHAPES = [(1, 28, 28), (3, 32, 32), (1, 8, 8), (4, 17, 9)]
@@ -71,6 +72,31 @@ def test_the_cnn_is_small_and_normalised():
     encoder = CNN((1, 28, 28), 64)
     assert sum(p.numel() for p in encoder.parameters()) < 1e6
     assert any(isinstance(m, nn.BatchNorm2d) for m in encoder.modules())
+
+
+@pytest.mark.parametrize(("height", "width", "shrink"), [(12, 18, 3), (13, 20, 3), (9, 9, 2), (16, 40, 5)])
+@torch.no_grad()
+def test_a_cnn_that_shrinks_reads_the_means_of_blocks(height, width, shrink):
+    """Those at the last rows and columns are of the pixels that there are."""
+    x = torch.rand(2, 3, height, width, generator=torch.Generator().manual_seed(0))
+    means = torch.stack([
+        torch.stack([x[..., i : i + shrink, j : j + shrink].mean((-2, -1)) for j in range(0, width, shrink)], -1)
+        for i in range(0, height, shrink)
+    ], -2)  # fmt: skip
+    torch.manual_seed(0)
+    large = CNN((3, height, width), 8, pool=2, shrink=shrink).eval()
+    small = CNN((3, *means.shape[2:]), 8, pool=2).eval()
+    assert large.state_dict().keys() == small.state_dict().keys()
+    small.load_state_dict(large.state_dict())
+    assert torch.allclose(large(x), small(means), atol=1e-5)
+    assert torch.allclose(large(x.contiguous(memory_format=torch.channels_last)), large(x), atol=1e-5)
+
+
+def test_a_cnn_that_shrinks_images_to_nothing_is_refused():
+    with pytest.raises(RequestError, match=r"--shrink 28 leaves 1 x 2 pixels.* shrink less"):
+        CNN((1, 28, 56), 8, shrink=28)
+    with pytest.raises(RequestError, match=r"1 x 20.*--encoder mlp"):
+        CNN((1, 1, 20), 8)
 
 
 def torchvision_resnet18(channels: int, dim: int) -> dict[str, tuple[int, ...]]:

@@ -11,7 +11,7 @@ from brojepa.config import Config
 from brojepa.errors import RequestError
 from brojepa.presets import AUTO, preset
 from brojepa.worlds import view_recipe
-from brojepa.worlds.recipe import EPOCHS, Facts, augmentation, recipe
+from brojepa.worlds.recipe import EPOCHS, NARROW, SIDE, Facts, augmentation, recipe, shrinking
 
 FEW = Facts(1437, 10, 130, 150, (1, 8, 8), shift=1, warp=0.1)
 MANY = Facts(60_000, 10, 6000, 6000, (1, 28, 28), shift=1)
@@ -102,6 +102,47 @@ def test_images_one_pixel_high_have_an_encoder_that_can_read_them():
     assert view_recipe.recipe(views, {})[0].encoder == "mlp"
     assert "--encoder mlp" in view_recipe.recipe(views, {})[1]
     assert "--encoder" not in recipe(FEW)[1]
+
+
+SHAPES = {
+    (28, 28): 1, (48, 48): 1, (64, 64): 1, (71, 71): 1, (28, 56): 1, (72, 72): 2, (96, 96): 2, (128, 128): 3,
+    (160, 224): 4, (224, 224): 5, (480, 640): 12, (1, 5000): 1, (20, 2000): 1, (64, 2000): 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("side", "shrink"), SHAPES.items(), ids=str)
+def test_large_images_are_shrunk_and_why_is_said(side, shrink):
+    labelled, views = Facts(1437, 10, 130, 150, (3, *side)), view_recipe.Facts(1440, 20, (3, *side), "Z72", ("+1",))
+    for choose in (lambda given: recipe(labelled, given), lambda given: view_recipe.recipe(views, given)):
+        config, why = choose({})
+        assert config.shrink == shrink
+        assert (f"--shrink {shrink} ({side[0]} x {side[1]} pixels" in why) == (shrink > 1)
+        assert choose({"shrink": 2})[0].shrink == 2 if min(side) > 1 else True
+        assert "--shrink" not in choose({"shrink": 2 if min(side) > 1 else 1})[1], "what the user chose needs no reason"
+        for encoder in ("mlp", "resnet18"):
+            config, why = choose({"encoder": encoder})
+            assert config.shrink == 1
+            assert "--shrink" not in why
+
+
+@pytest.mark.parametrize("height", range(1, 700, 7))
+def test_what_the_cnn_looks_at_is_neither_large_nor_thin(height):
+    for width in (height, 2 * height, 5 * height, 900):
+        shrink = shrinking((3, height, width))
+        thinner = min(height, width) / shrink
+        assert shrink == 1 or thinner >= NARROW
+        assert height * width / shrink**2 < (1.5 * SIDE) ** 2 or thinner < 2 * NARROW
+        assert shrink == 1 or height * width / shrink**2 >= (0.74 * SIDE) ** 2
+
+
+def test_places_and_batches_of_views_are_those_of_the_shrunk_images():
+    def chosen(side: int, **given: object) -> Config:
+        return view_recipe.recipe(view_recipe.Facts(1440, 20, (1, side, side), "Z72", ("+1", "-1")), given)[0]
+
+    assert (chosen(64).pool, chosen(64).batch_size) == (8, 128)
+    assert (chosen(128).pool, chosen(128).batch_size) == (8, 256)  # 43 x 43
+    assert (chosen(128, shrink=1).pool, chosen(128, shrink=1).batch_size) == (8, 128)
+    assert (chosen(128, shrink=8).pool, chosen(128, shrink=8).batch_size) == (4, 256)
 
 
 def test_views_are_told_apart_by_the_places_that_the_cnn_keeps():

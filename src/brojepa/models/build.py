@@ -84,7 +84,7 @@ def _encoder(config: Config, task: Task) -> own.Encoder | Pixels | MLP | CNN | R
         return own.Encoder(config.encoder, task.shape, config.latent, config.standardise)
     if config.method == "supervised" and config.encoder == "mlp" and config.action in EMBEDDINGS:
         return Pixels(task.shape)
-    sizes = {"width": config.width, "pool": config.pool} if config.encoder == "cnn" else {}
+    sizes = {name: getattr(config, name) for name in ("width", "pool", "shrink")} if config.encoder == "cnn" else {}
     encoder = ENCODERS[config.encoder](task.shape, config.latent, config.standardise, **sizes)
     for weight in encoder.parameters():
         if weight.ndim == 4:

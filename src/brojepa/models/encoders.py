@@ -55,15 +55,24 @@ def conv(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
 
 class CNN(nn.Module):
     """A 4x4 stride-2 stem and three 3x3 convolutions with batch norm, pooled to 3x3 (`pool`; more along a longer side)
-    and projected. Channels are 24, 48, 96 and 96, times `width`."""
+    and projected. Channels are 24, 48, 96 and 96, times `width`. It reads the means of blocks of `shrink` x `shrink`
+    pixels; those of the last rows and columns may hold fewer."""
 
-    def __init__(self, shape: Shape, dim: int, standardise: bool = False, width: int = 1, pool: int = 3) -> None:
+    def __init__(
+        self, shape: Shape, dim: int, standardise: bool = False, width: int = 1, pool: int = 3, shrink: int = 1
+    ) -> None:
         super().__init__()
-        if min(shape[1:]) < 2:
-            raise RequestError(f"images of {shape[1]} x {shape[2]} are too small for the cnn: use --encoder mlp")
-        self.dim = dim
+        height, breadth = (math.ceil(side / shrink) for side in shape[1:])
+        least = min(height, breadth)
+        if least < 2:
+            if shrink > 1:
+                raise RequestError(
+                    f"--shrink {shrink} leaves {height} x {breadth} pixels, too few for the cnn: shrink less"
+                )
+            raise RequestError(f"images of {height} x {breadth} are too small for the cnn: use --encoder mlp")
+        self.dim, self.shrink = dim, shrink
         a, b, c, d = (width * channels for channels in (24, 48, 96, 96))
-        pooled = tuple(pool * side // min(shape[1:]) for side in shape[1:])
+        pooled = tuple(pool * side // least for side in (height, breadth))
         self.features = nn.Sequential(
             conv(shape[0], a, 4, 2), nn.BatchNorm2d(a), nn.ReLU(inplace=True),
             conv(a, b, 3), nn.MaxPool2d(2, ceil_mode=True), nn.BatchNorm2d(b), nn.ReLU(inplace=True),
@@ -74,6 +83,8 @@ class CNN(nn.Module):
         self.standardise = standardiser(dim, standardise)
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.shrink > 1:
+            x = F.avg_pool2d(x, self.shrink, ceil_mode=True, count_include_pad=False)
         return self.standardise(self.project(self.features(x).flatten(1)).float())
 
 

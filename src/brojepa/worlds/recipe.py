@@ -18,6 +18,8 @@ EPOCHS, LONGEST = 10, 30  # at least, and where images are few; then each is sho
 PLENTY = 20_000  # images that need little augmentation
 UNEVEN = 1.5  # ratio of images between two states above which all states are shown equally often
 LARGEST = 256  # dimensions of a latent
+SIDE = 48  # pixels: larger images are shrunk to about this side, those from one and a half times this on
+NARROW = 24  # pixels that are left of the shorter side
 LINED_UP = 0.4  # relaxing steps, as a multiple of the square of the states
 
 
@@ -56,14 +58,29 @@ def relaxing(states: int) -> int:
     return math.ceil(LINED_UP * states**2)
 
 
-def encoder(shape: tuple[int, int, int]) -> dict[str, str]:
-    """The encoder, if the preset's cannot be used: a convolution halves the sides of an image."""
-    return {"encoder": "mlp"} if min(shape[1:]) < 2 else {}
+def shrinking(shape: tuple[int, int, int]) -> int:
+    """How far the cnn shrinks an image, so that about SIDE x SIDE pixels are left."""
+    height, width = shape[1:]
+    return max(1, min(math.floor(math.sqrt(height * width) / SIDE + 0.5), min(height, width) // NARROW))
 
 
-def thin(shape: tuple[int, int, int]) -> list[tuple[Sequence[str], str]]:
-    """Why `encoder` chose another one."""
-    return [(("encoder",), f"images of {shape[1]} x {shape[2]} are too thin for the cnn")] if encoder(shape) else []
+def encoder(shape: tuple[int, int, int], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The encoder, if the preset's cannot be used, because a convolution halves the sides of an image; and how far it
+    shrinks the images."""
+    if min(shape[1:]) < 2:
+        return {"encoder": "mlp"}
+    return {"shrink": shrinking(shape)} if given.get("encoder", "cnn") == "cnn" else {}
+
+
+def size_reasons(config: Config, shape: tuple[int, int, int]) -> list[tuple[Sequence[str], str]]:
+    """Why `encoder` chose what it chose."""
+    height, width = shape[1:]
+    if min(height, width) < 2:
+        return [(("encoder",), f"images of {height} x {width} are too thin for the cnn")]
+    if config.shrink == 1:
+        return []
+    seen = " x ".join(str(math.ceil(side / config.shrink)) for side in (height, width))
+    return [(("shrink",), f"{height} x {width} pixels take long: the cnn looks at {seen} means of them")]
 
 
 def recipe(facts: Facts, given: Mapping[str, Any] | None = None) -> tuple[Config, str]:
@@ -90,7 +107,7 @@ def recipe(facts: Facts, given: Mapping[str, Any] | None = None) -> tuple[Config
         "shift": facts.shift,
         "warp": facts.warp,
         "even_states": facts.most > UNEVEN * facts.least,
-        **encoder(facts.shape),
+        **encoder(facts.shape, given),
         **(relaxed if facts.cycle and rotates else {"target": "mean"}),
     }
     config = preset(AUTO).replace(**{**chosen, **given})
@@ -113,7 +130,7 @@ def _reason(facts: Facts, config: Config, given: Mapping[str, Any]) -> str:
         reasons.append((("even_states",), f"{facts.least:,} to {facts.most:,} images per state"))
     if config.latent > preset(AUTO).latent:
         reasons.append((("latent",), f"a plane for each frequency of {facts.states} states"))
-    return explain([*reasons, *thin(facts.shape)], config, given)
+    return explain([*reasons, *size_reasons(config, facts.shape)], config, given)
 
 
 def explain(reasons: Sequence[tuple[Sequence[str], str]], config: Config, given: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from brojepa.config import ROTATIONS, Config
 from brojepa.presets import VIEWS
-from brojepa.worlds.recipe import encoder, explain, thin
+from brojepa.worlds.recipe import encoder, explain, size_reasons
 from brojepa.worlds.views import EPOCH, RECORDED
 
 STEPS = 500  # of the optimiser, at least
@@ -38,24 +38,26 @@ class Facts:
     reach: float | None = None
 
 
-def places(facts: Facts) -> int:
-    """The side of the grid that the cnn pools to: PLACES, or as many as it has, a quarter of the image's side. The
-    test frames of a recording are new episodes, and a smaller grid generalises better to them."""
+def places(facts: Facts, shrink: int) -> int:
+    """The side of the grid that the cnn pools to: PLACES, or as many as it has, a quarter of the shrunk image's side.
+    The test frames of a recording are new episodes, and a smaller grid generalises better to them."""
     most = VIEWS.pool if facts.steps == (RECORDED,) else PLACES
-    return max(VIEWS.pool, min(most, min(facts.shape[1:]) // 4))
+    return max(VIEWS.pool, min(most, min(facts.shape[1:]) // shrink // 4))
 
 
 def recipe(facts: Facts, given: Mapping[str, Any]) -> tuple[Config, str]:
     """The config for a world of views, and why. Knobs that the user sets are kept."""
-    batch = 128 if math.prod(facts.shape[1:]) >= LARGE else 256
+    read = encoder(facts.shape, given)
+    shrink = max(1, given.get("shrink", read.get("shrink", 1)))
+    batch = 128 if math.prod(side // shrink for side in facts.shape[1:]) >= LARGE else 256
     rotates = given.get("action", ROTATIONS[2]) in ROTATIONS
     chosen: dict[str, Any] = {
         "train_actions": facts.steps,
         "epochs": max(EPOCHS, math.ceil(STEPS * batch / max(EPOCH, facts.images))),
         "batch_size": batch,
         "target": "relaxed" if rotates else "sampled",
-        "pool": places(facts),
-        **encoder(facts.shape),
+        "pool": places(facts, shrink),
+        **read,
     }
     config = VIEWS.replace(**{**chosen, **given})
     near = "the smallest steps" if facts.reach is None else f"views up to {facts.reach:.3g} degrees apart"
@@ -67,4 +69,4 @@ def recipe(facts: Facts, given: Mapping[str, Any]) -> tuple[Config, str]:
     ]
     if config.encoder == "cnn" and config.pool > VIEWS.pool:
         reasons.append((("pool",), "keeps places apart: neighbouring views look alike"))
-    return config, explain([*reasons, *thin(facts.shape)], config, given)
+    return config, explain([*reasons, *size_reasons(config, facts.shape)], config, given)
