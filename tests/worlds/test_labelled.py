@@ -192,3 +192,24 @@ def test_warps_are_drawn_near_the_unit_map_for_every_image(with_targets: bool) -
     if with_targets:
         assert batch.targets is not None
         assert torch.equal(batch.targets, transforms.warp(unwarped.targets, draw.warp[3:9, 1:].flatten(0, 1)))
+
+
+@pytest.mark.parametrize(("height", "width", "shrink"), [(12, 18, 3), (13, 20, 3), (16, 8, 4)])
+def test_warped_images_that_are_read_in_blocks_are_the_warped_means_of_blocks(height, width, shrink):
+    """A model that reads the means of blocks reads what it would of small images, warped alike."""
+    images = torch.randint(256, (6, 3, height, width), dtype=torch.uint8, generator=seeded(0))
+    split = Split(images, torch.arange(6) % 3)
+    sampling = Sampling(every_action=True, with_targets=False, warp=0.2, shrink=shrink)
+    transitions = LabelledTransitions(split, Cyclic(3), (-1, 1), sampling)
+    draw = transitions.draw(seeded(1))
+    assert draw.warp is not None
+    batch = transitions.batch(draw, 1, 5)
+    assert batch.images.shape == (4, 3, height, width)
+    rows = [[part.float().mean((-2, -1)) for part in band.split(shrink, 3)]
+            for band in images[draw.context[1:5]].split(shrink, 2)]  # fmt: skip
+    means = torch.stack([torch.stack(row, -1) for row in rows], -2)
+    read = torch.stack([torch.stack([part.mean((-2, -1)) for part in band.split(shrink, 3)], -1)
+                        for band in batch.images.split(shrink, 2)], -2)  # fmt: skip
+    assert torch.allclose(read, transforms.warp(means, draw.warp[1:5, 0]), atol=1e-3)
+    plain = LabelledTransitions(split, Cyclic(3), (-1, 1), Sampling(every_action=True, with_targets=False, warp=0.2))
+    assert torch.equal(plain.draw(seeded(1)).warp, draw.warp), "it draws the same maps"

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from brojepa.errors import RequestError
+from brojepa.worlds.transforms import block_means
 
 Shape = tuple[int, int, int]
 
@@ -83,8 +84,7 @@ class CNN(nn.Module):
         self.standardise = standardiser(dim, standardise)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.shrink > 1:
-            x = F.avg_pool2d(x, self.shrink, ceil_mode=True, count_include_pad=False)
+        x = block_means(x, self.shrink)
         return self.standardise(self.project(self.features(x).flatten(1)).float())
 
 

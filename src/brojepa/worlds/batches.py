@@ -141,11 +141,12 @@ class Sampling:
         warp: size of the random linear maps.
         views: views of a thing that are drawn together, in worlds of poses.
         with_targets: whether images of the next states are drawn too.
+        shrink: side of the blocks of pixels whose means the model reads; warped images are made of such blocks.
 
     Examples:
         >>> import brojepa
-        >>> brojepa.Sampling(shift=2, every_action=True).plain
-        Sampling(every_action=True, even_states=False, repeat=1, walk=1, shift=0, warp=0.0, views=1, with_targets=True)
+        >>> brojepa.Sampling(shift=2, repeat=3, every_action=True).plain == brojepa.Sampling(every_action=True)
+        True
     """
 
     every_action: bool = False
@@ -156,6 +157,7 @@ class Sampling:
     warp: float = 0.0
     views: int = 1
     with_targets: bool = True
+    shrink: int = 1
 
     @classmethod
     def of(cls, config: Config, with_targets: bool) -> Sampling:
@@ -168,7 +170,7 @@ class Sampling:
         Returns:
             The sampling.
         """
-        names = ("every_action", "even_states", "repeat", "walk", "shift", "warp", "views")
+        names = ("every_action", "even_states", "repeat", "walk", "shift", "warp", "views", "shrink")
         return cls(**{name: getattr(config, name) for name in names}, with_targets=with_targets)
 
     @property

@@ -43,6 +43,12 @@ def warp(images: Tensor, matrix: Tensor) -> Tensor:
     return F.grid_sample(images.float(), grid, align_corners=False)
 
 
+def block_means(images: Tensor, side: int) -> Tensor:
+    """The means of blocks of side x side pixels, float [batch, c, h, w] -> [batch, c, ceil(h / side), ceil(w / side)];
+    those at the last rows and columns are of the pixels that there are."""
+    return F.avg_pool2d(images, side, ceil_mode=True, count_include_pad=False) if side > 1 else images
+
+
 def flip_turn(images: Tensor, quarter: Tensor, flip: Tensor) -> Tensor:
     """Square images [batch, c, size, size] under the dihedral group D4: pixels are moved, never mixed.
 
