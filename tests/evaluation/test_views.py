@@ -16,6 +16,7 @@ from brojepa.evaluation import ViewEvaluator
 from brojepa.evaluation import views as evaluation_views
 from brojepa.groups import Cyclic, Dihedral, parse
 from brojepa.models.targets import OrbitMean
+from brojepa.runs.result import accuracies
 from brojepa.worlds import views
 
 
@@ -97,6 +98,43 @@ def test_views_that_are_one_picture_are_right_for_each_other():
     wrong = SimpleNamespace(**{**vars(exact), "act": lambda z, k: action.act(z, k + 1)})
     measured = ViewEvaluator(world, train, test).measure(wrong, world.test, 10**6)["retrieval"]
     assert (measured["zero_shot"]["hit1"], measured["zero_shot"]["mean_error"]) == (0, 1)
+
+
+@pytest.mark.parametrize("group", ["Z12", "D6", "Z4xZ3"])
+def test_things_that_look_more_alike_far_apart_are_counted(group):
+    """By plain code, pair by pair. Images are noise, or brighter with every step, or both repeat after half a turn."""
+    law, rng = parse(group), np.random.default_rng(0)
+    elements = law.elements
+    count = len(elements)
+    noise, steps = rng.integers(0, 200, (count, 6, 6)), np.linspace(0, 200, count)[:, None, None] * np.ones((1, 6, 6))
+    half = np.arange(count) % (count // 2)
+    clean = np.concatenate([noise, steps, noise[half], steps[half]])
+    images = np.clip(clean + rng.normal(0, 2, clean.shape), 0, 255).astype(np.uint8)
+    poses = np.tile(elements.numpy(), (4, *[1] * (elements.ndim - 1)))
+    world = PoseWorld.from_arrays("alike", images, np.repeat(np.arange(4), count), poses, group)
+    wanted = 0
+    for thing in range(4):
+        x = images[thing * count : (thing + 1) * count].astype(float)
+        by: dict[int, list[tuple[float, float]]] = {}
+        for i in range(count):
+            for j in range(count):
+                k = int(law.residue(law.compose(elements[j], law.inverse(elements[i]))))
+                by.setdefault(k, []).append((float(law.gap(elements[i], elements[j])), ((x[i] - x[j]) ** 2).sum()))
+        means = [tuple(np.mean(part, 0)) for part in by.values()]
+        step = min(gap for gap, _ in means if gap > 0)
+        far, near = [off for gap, off in means if gap > 2 * step], [off for gap, off in means if gap == step]
+        wanted += bool(far) and min(far) < 0.5 * min(near)
+    assert evaluation_views.symmetric(law, world.test) == {"things": wanted, "of": 4}
+    if group == "Z12":
+        assert wanted == 2, "those that repeat"
+
+
+def test_symmetric_things_are_only_spoken_of_where_views_are_confused():
+    block = {"things": 3, "views": 36, "held_out_things": 0, "symmetric": {"things": 2, "of": 3}}
+    for hit1, said in ((0.6, True), (0.99, False)):
+        zero_shot = {"hit1": hit1, "mrr": 0.7, "median_error": 0.0, "mean_error": 1.0}
+        lines = accuracies({"metrics": {}, "retrieval": {**block, "zero_shot": zero_shot}})
+        assert any("2 of 3 things look more alike" in line for line in lines) == said
 
 
 def test_a_picture_that_comes_twice_in_one_pose_is_no_other_pose(tmp_path):

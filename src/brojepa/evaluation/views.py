@@ -30,6 +30,8 @@ PAIRS = 200_000  # pairs of views that are measured at most, as many of each thi
 VALIDATED = 20_000  # the same after an epoch
 HORIZON = 10  # steps of a recording that are composed at most
 SAMPLE, TENTH = 64, 10  # views, and a share of the pairs, from which the total time is estimated
+COMPARED = 200  # views of a thing that are compared pixel by pixel
+ALIKE = 0.5  # times the difference between neighbours, below which distant views look more alike than these
 ENTRIES = 2**21  # of the pair-by-view matrix held at once
 
 
@@ -47,6 +49,8 @@ class ViewEvaluator(Evaluator):
         with evaluating(model):
             measured = self.measure(model, self.world.test, PAIRS, lambda share: self.done("pairs", share))
             assert isinstance(train, Views)
+            if self.world.group.order is not None and self.world.recorded is None:
+                measured["retrieval"]["symmetric"] = symmetric(self.world.group, self.world.test)
             measured["equivariance"] = self._equivariance(model, train, measured["retrieval"])
             self.done("equivariance", 1.0)
             if self.world.group.order is not None:  # a config may say "recorded", and inverses are trained on too
@@ -171,6 +175,27 @@ def pictures(images: Tensor | Rows) -> Tensor:
     some = (part[:].cpu().numpy() for part in images.split(ROWS))
     sums = (sha256(image.tobytes()).digest() for part in some for image in part)
     return torch.tensor([numbers.setdefault(one, len(numbers)) for one in sums])
+
+
+def symmetric(group: Group, views: Views) -> dict[str, int]:
+    """How many things look more alike some steps apart than one step apart, and of how many that were looked at. Things
+    that are symmetric do, and then differ by noise alone. In a finite group; by mean squares of differences of pixels.
+    """
+    found, things = 0, views.states.unique()[: equivariance.THINGS]
+    for thing in things:
+        one = views.of(thing[None])
+        some = one[_spread(len(one), COMPARED)].to(torch.device("cpu"))
+        x, poses = some.images[:].double().flatten(1), some.poses
+        squares = x.square().sum(1)
+        off = (squares[:, None] + squares - 2 * x @ x.T).flatten()
+        place = group.residue(group.compose(poses[None], group.inverse(poses)[:, None])).flatten()
+        gap = group.gap(poses[:, None], poses[None]).flatten().double()
+        count, total, gaps = (torch.bincount(place, part, group.residues) for part in (None, off, gap))
+        off, gap = total[count > 0] / count[count > 0], gaps[count > 0] / count[count > 0]
+        step = gap[gap > SAME].min() if bool((gap > SAME).any()) else torch.inf
+        far = off[gap > 2 * step]
+        found += bool(len(far) and far.min() < ALIKE * off[(gap > SAME) & (gap <= step + SAME)].min())
+    return {"things": found, "of": len(things)}
 
 
 def _gaps(group: Group, poses: Tensor, picture: Tensor) -> Callable[[Tensor], Tensor]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+CLEAR = 0.95  # hit@1 above which it does not matter that things are symmetric
+
 
 class Result(dict[str, Any]):
     """The dictionary that `result.json` holds, shown as a small table.
@@ -74,6 +76,13 @@ def _retrieval(found: dict[str, Any]) -> list[str]:
             lines.append(
                 f"  ({found['alike']:,} of {found['views']:,} views are the same picture as another of their thing in "
                 "another pose; finding either is right)"
+            )
+        unseen = found.get("zero_shot") or {}
+        alike = found.get("symmetric") or {}
+        if alike.get("things") and unseen.get("hit1", 1.0) < CLEAR:
+            lines.append(
+                f"  ({alike['things']} of {alike['of']} things look more alike some steps apart than one step apart, "
+                "as symmetric ones do: such poses may be impossible to tell apart)"
             )
     refined = found.get("refined") or {}
     nearest = refined.get("nearest_candidate") or {}
