@@ -12,7 +12,7 @@ import torch
 from helpers import blobs
 
 from brojepa.worlds import Split, World, open_world
-from brojepa.worlds.facts import chooser, facts, first_of_each, harmless, shifted, told_apart, warped
+from brojepa.worlds.facts import chooser, facts, first_of_each, harmless, in_blocks, shifted, told_apart, warped
 
 
 def open_own(place: Path, name: str) -> World:
@@ -31,6 +31,32 @@ def test_a_turn_is_given_up_where_the_angle_is_the_state(tmp_path):
     found = facts(open_own(tmp_path, "bars.npz"))
     assert found.warp == 0
     assert found.shift == 2
+
+
+def places(size: int, apart: int, states: int = 10) -> World:
+    """A bar on noise, whose place is the state."""
+    rng, labels = np.random.default_rng(0), np.arange(600) % states
+    images = rng.integers(0, 40, (600, size, size), dtype=np.uint8)
+    for image, y in zip(images, labels, strict=True):
+        image[apart * y + 8 : apart * y + 8 + apart, size // 4 : size // 2] += 200
+    return World.from_arrays("places", (images[:500], labels[:500]), (images[500:], labels[500:]))
+
+
+@pytest.mark.parametrize(("size", "apart"), [(64, 3), (128, 9), (224, 10)])
+def test_no_shift_reaches_from_one_place_to_the_next(size, apart):
+    """The largest that is tried, a fourteenth of the side, is no multiple of their distance, or is one; images of more
+    than 72 pixels are looked at in blocks."""
+    found = facts(places(size, apart))
+    assert found.shift < apart
+
+
+def test_blocks_of_images_are_their_means():
+    split = Split(torch.randint(256, (70, 3, 100, 90), dtype=torch.uint8), torch.arange(70) % 2)
+    assert in_blocks(split, 1) is split
+    small = in_blocks(split, 2)
+    assert torch.equal(small.images, split.images.float().unflatten(3, (45, 2)).unflatten(2, (50, 2))
+                       .mean((3, 5)).round().to(torch.uint8))  # fmt: skip
+    assert torch.equal(small.states, split.states)
 
 
 def test_digits_keep_both():

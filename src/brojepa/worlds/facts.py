@@ -19,13 +19,14 @@ from torch.nn import functional as F
 from brojepa.config import Config
 from brojepa.worlds import transforms, view_recipe
 from brojepa.worlds.batches import Split
-from brojepa.worlds.recipe import Facts, augmentation, recipe
+from brojepa.worlds.recipe import Facts, augmentation, recipe, shrinking
 from brojepa.worlds.views import ViewWorld
 from brojepa.worlds.world import World
 
 SAMPLE = 500  # images that augmentation is tried on
 SIDE = 32  # pixels, about: larger images are shrunk for that
 AT_ONCE = 2**20  # pixels of images that are moved at once: ten times as many are made of them
+CHUNK = 64  # images that are shrunk at once
 LOST = 0.05  # the share of additional confused images that is too much
 
 
@@ -57,18 +58,30 @@ def facts(world: World) -> Facts:
     """The facts of a world of labelled states."""
     sizes = torch.bincount(world.train.states, minlength=world.n)
     least, most = int(sizes.min()), int(sizes.max())
-    shift, warp = augmentation(len(world.train), world.shape)
-    shift, warp = harmless(world.train, shift, warp)
-    cycle = world.group.cycle is not None
+    wanted, warp = augmentation(len(world.train), world.shape)
+    block = shrinking(world.shape)  # images are looked at as the cnn reads them, which takes a fraction of the time
+    blocks, warp = harmless(in_blocks(first_of_each(world.train, SAMPLE), block), math.ceil(wanted / block), warp)
+    shift, cycle = min(wanted, blocks * block), world.group.cycle is not None
     return Facts(len(world.train), world.n, least, most, world.shape, cycle, shift, warp)
 
 
+def in_blocks(split: Split, side: int) -> Split:
+    """The images as the means of blocks of side x side pixels, rounded."""
+    if side == 1:
+        return split
+    parts = [
+        transforms.block_means(part[:].float(), side).round().to(torch.uint8) for part in split.images.split(CHUNK)
+    ]
+    return Split(torch.cat(parts), split.states)
+
+
 def harmless(split: Split, shift: int, warp: float) -> tuple[int, float]:
-    """The largest shift and warp, up to those given, that leave states as distinguishable as before."""
+    """The largest shift and warp, up to those given, that leave states as distinguishable as before. A smaller shift
+    can confuse states where a larger one does not: states that are places 3 pixels apart look alike after 3, not 4."""
     sample = first_of_each(split, SAMPLE)
     plain = told_apart(sample, lambda images: images[:, None])
-    while shift and told_apart(sample, partial(shifted, by=shift)) < plain - LOST:
-        shift -= 1
+    harmful = (by for by in range(1, shift + 1) if told_apart(sample, partial(shifted, by=by)) < plain - LOST)
+    shift = next(harmful, shift + 1) - 1
     if warp and told_apart(sample, partial(warped, by=warp)) < plain - LOST:
         warp = 0.0
     return shift, warp
