@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import torch
 from broken import ODD, broken_bytes, broken_document, broken_picture, odd_array
@@ -160,6 +161,34 @@ def on_disk(surroundings: Surroundings, draw: Any) -> list[Any]:
         surroundings.spoil(surroundings.disk / "labels.npy", b"")
         (surroundings.disk / "labels.npy").unlink()
     return opening(surroundings, draw, surroundings.disk)
+
+
+def hdf5_files(surroundings: Surroundings, draw: Any) -> list[Any]:
+    """Labelled images, or a recording: bytes that are wrong, other arrays, datasets that are gone or are groups."""
+    columns = dict(surroundings.parts if draw(st.booleans()) else surroundings.recording)
+    names, attributes = [*columns], {"group": "Z3"}
+    for _ in range(draw(st.integers(0, 2))):
+        name, how = draw(st.sampled_from(names)), draw(st.integers(0, 3))
+        if how == 0:
+            columns.pop(name, None)
+        elif how == 1:
+            attributes["group"] = draw(st.sampled_from(["", "Z0", "Z99999999999", "SO2", "D4", 3, 1.5, b"Z3", [1, 2]]))
+        elif how == 2 and name in columns and columns[name].ndim:
+            columns[name] = columns[name][:-1]
+        else:
+            columns[name] = odd_array(draw)
+    content, chunks = io.BytesIO(), draw(st.sampled_from([None, True]))
+    with h5py.File(content, "w") as file:
+        for name, array in columns.items():
+            if array.dtype.kind in "UM" or draw(st.integers(0, 19)) == 0:
+                file.create_group(name)
+            else:
+                file.create_dataset(name, data=array, chunks=chunks if array.ndim and array.size else None)
+        for name, value in attributes.items():
+            file.attrs[name] = value
+    whole = content.getvalue()
+    surroundings.spoil(surroundings.hdf5, broken_bytes(draw, whole) if draw(st.booleans()) else whole)
+    return opening(surroundings, draw, surroundings.hdf5)
 
 
 def idx_files(surroundings: Surroundings, draw: Any) -> list[Any]:
@@ -336,6 +365,7 @@ TARGETS: dict[str, tuple[int, Callable[[Surroundings, Any], list[Any]]]] = {
     "checkpoints": (3, weights),
     ".npz worlds": (2, arrays),
     "folders of .npy": (2, on_disk),
+    "HDF5 files": (2, hdf5_files),
     "IDX, plain and .gz": (2, idx_files),
     "PNG and .npy images": (2, pictures),
     "CSV of runs": (1, tables),

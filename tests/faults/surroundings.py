@@ -44,6 +44,14 @@ class Surroundings:
         self.disk.mkdir()
         for name, array in self.parts.items():
             np.save(self.disk / f"{name}.npy", array)
+        self.recording = {
+            "pixels": self.images[..., None],
+            "action": np.ones((60, 1), np.int64),
+            "ep_offset": np.arange(0, 60, 12),
+            "ep_len": np.full(5, 12),
+        }
+        self.hdf5 = place / "small.h5"
+        self.hdf5.write_bytes(b"")
         self.train = ["train", "--world", self.world, *TRAIN.split(), "--out", place / "out", "--quiet"]
         assert self.call(self.train)[0] == 0
         (result,) = (place / "out").rglob("result.json")
