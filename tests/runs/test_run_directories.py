@@ -165,6 +165,32 @@ def test_damaged_state_is_not_resumed(
     assert not (run / "result.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("tensors", "meta"),
+    [
+        ({}, {"epoch": 3}),  # with the rows of four epochs
+        ({}, {"epoch": 5, "rows": "one more"}),  # of a run of four
+        ({}, {"step": 10**6}),
+        ({"log": (3, 2)}, {}),  # losses of steps that an epoch's end has not
+        ({}, {"seconds": -1.0}),
+    ],
+)
+def test_a_state_of_nowhere_in_its_run_is_not_resumed(
+    train_again: Callable[..., Outcome], run: Path, tensors: dict[str, tuple[int, ...]], meta: dict[str, Any]
+) -> None:
+    """The checksum is right, and so is the type of each value: a program wrote it, but not for this run."""
+    (run / "result.json").unlink()
+    state = run / "state" / "latest.safetensors"
+    held, about = checkpoint.load(state)
+    rows = about["rows"] + about["rows"][-1:] if meta.get("rows") else about["rows"]
+    shapes = {name: torch.zeros(shape) for name, shape in tensors.items()}
+    checkpoint.save(state, held | shapes, about | meta | {"rows": rows})
+    line = one_line(train_again(), 1)
+    assert f"{state} does not fit its run" in line
+    assert "train again" in line
+    assert not (run / "result.json").exists()
+
+
 @pytest.mark.parametrize("damage", [truncate, empty, flip])
 def test_damaged_model_is_not_used(
     cli: Cli, train_again: Callable[..., Outcome], run: Path, damage: Callable[[Path], None]

@@ -234,6 +234,8 @@ class Training(Learner):
         try:
             if wrong := next(filter(None, (wrong_epoch(row, "validation_loss") for row in meta["rows"])), None):
                 raise ValueError(f"an epoch: {wrong}")
+            if wrong := self._wrong_place(meta, tensors["log"]):
+                raise ValueError(wrong)
             self.model.load_state_dict(checkpoint.split_by_prefix(tensors, "model"))
             checkpoint.restore_optimizer(self.optimizer, checkpoint.split_by_prefix(tensors, "optimizer"))
             self.generator.set_state(tensors["generator"])
@@ -245,6 +247,15 @@ class Training(Learner):
         self.term_names, self.rows = meta["terms"], meta["rows"]
         if self.leads:
             self.run.write_metrics(self.rows)
+
+    def _wrong_place(self, meta: dict[str, Any], log: torch.Tensor) -> str:
+        """What cannot be of where a state says that the run was; empty if all can."""
+        epoch, step, logged = meta["epoch"], meta["step"], (self.steps, len(meta["terms"]))
+        if not 0 <= epoch <= self.config.epochs or len(meta["rows"]) != epoch:
+            return f"epoch {epoch} of {self.config.epochs}, with rows of {len(meta['rows'])}"
+        if not 0 <= step <= self.steps or tuple(log.shape) != (logged if step else (0,)):
+            return f"step {step} of {self.steps}, with a log of {tuple(log.shape)}"
+        return f"{meta['seconds']} seconds" if meta["seconds"] < 0 else ""
 
     def finish(self) -> None:
         """Evaluate the kept model exactly and write `result.json`."""
@@ -274,7 +285,7 @@ class Training(Learner):
             "target": self.config.target + (f" x{self.config.relax_steps}" if self.config.target == "relaxed" else ""),
             "seconds": self.seconds,
             "evaluation_seconds": time.monotonic() - begun,
-            "images_per_second": images / self.seconds,
+            "images_per_second": images / max(self.seconds, 1e-9),
             "zero_shot_kind": self.model.zero_shot_kind(self.test_actions),
             **measured,
             **({"evaluated": list(self.evaluator.wanted)} if partial else {}),
